@@ -1,0 +1,1 @@
+"""Plait: a structured-generation language and its runtime."""
