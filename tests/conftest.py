@@ -1,0 +1,33 @@
+"""Fixtures shared by all tests. Helper modules of this folder import by their plain name."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(scope="session")
+def tiny_model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A seeded two-layer Llama with a 512-token byte-level vocabulary and a ChatML template, made in under a second."""
+    from tiny_model import make_tiny_model
+
+    return make_tiny_model(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="session")
+def default_model_path() -> Iterator[Path]:
+    """The default model's GGUF: $PLAIT_TEST_MODEL, or fetched into the user's cache. For tests marked real_model."""
+    override = os.environ.get("PLAIT_TEST_MODEL")
+    if override:
+        yield Path(override)
+        return
+    from plait.runtime.store import default_model
+
+    yield default_model()
