@@ -1,4 +1,4 @@
-"""Fixtures shared by all tests. Helper modules of this folder import by their plain name."""
+"""Fixtures shared by all tests. Helper modules of this folder and of benchmarks/ import by their plain name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-sys.path.insert(0, str(Path(__file__).parent))
+TESTS = Path(__file__).parent
+sys.path[:0] = [str(TESTS), str(TESTS.parent / "benchmarks")]
 
 
 @pytest.fixture(scope="session")
