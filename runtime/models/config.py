@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from .gguf import GGUFFile
 
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
+_GGUF_ARCHITECTURES = ("llama", "qwen2", "qwen3")  # llama.cpp writes Mistral as llama
 
 # Larger than any model we know of by a wide margin; a number beyond it is a damaged file.
 _LIMIT = 1 << 24
+_LAYER_LIMIT = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class DecoderConfig:
         for name, size in sizes.items():
             if not 0 < size <= _LIMIT:
                 raise ModelError(f"{where}: the {name} is {size}; the file is damaged, download it again")
+        if self.layers > _LAYER_LIMIT:
+            raise ModelError(f"{where}: the layer count is {self.layers}; the file is damaged, download it again")
         if self.heads % self.kv_heads:
             raise ModelError(f"{where}: {self.heads} heads cannot share {self.kv_heads} key/value heads evenly")
         if self.head_dim % 2:
@@ -124,18 +128,17 @@ class _Fields:
         return ModelError(f"{self.where}: {key} is {value!r}, not {wanted}; take the model's original files")
 
 
-def _check_architecture(where: str, architecture: object) -> str:
-    if architecture not in ARCHITECTURES:
+def _check_architecture(where: str, architecture: object, known: tuple[str, ...]) -> str:
+    if architecture not in known:
         raise ModelError(
-            f"{where}: the architecture {architecture!r} is not supported; use a model of one of: "
-            + ", ".join(ARCHITECTURES)
+            f"{where}: the architecture {architecture!r} is not supported; use a model of one of: {', '.join(known)}"
         )
     return str(architecture)
 
 
 def config_from_json(where: str, data: Mapping[str, Any]) -> DecoderConfig:
     """DecoderConfig of a Hugging Face config.json. Raises ModelError."""
-    architecture = _check_architecture(where, data.get("model_type"))
+    architecture = _check_architecture(where, data.get("model_type"), ARCHITECTURES)
     if data.get("quantization_config") is not None:
         raise ModelError(
             f"{where}: quantized safetensors weights are not supported; use the unquantized model or a GGUF file of it"
@@ -204,7 +207,7 @@ def _scaling_from_json(where: str, rope: _Fields) -> RopeScaling | None:
 def config_from_gguf(file: GGUFFile) -> DecoderConfig:
     """DecoderConfig of a GGUF file's metadata. Raises ModelError."""
     where = str(file.path)
-    name = _check_architecture(where, file.metadata.get("general.architecture"))
+    name = _check_architecture(where, file.metadata.get("general.architecture"), _GGUF_ARCHITECTURES)
     fields = _Fields(where, file.metadata)
     if fields.integer(f"{name}.expert_count", 0) > 0:
         raise ModelError(f"{where}: mixture-of-experts models are not supported; use a dense model")

@@ -43,7 +43,7 @@ def _fifth_bits(blocks: Bytes, at: int) -> Bytes:
 
 
 def _f32(blocks: Bytes) -> Floats:
-    return blocks.view("<f4").astype(np.float32, copy=False)
+    return blocks.view("<f4").astype(np.float32)  # a copy: the file is mapped read-only
 
 
 def _f16(blocks: Bytes) -> Floats:

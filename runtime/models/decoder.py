@@ -1,0 +1,114 @@
+"""One Llama-shaped decoder, described by its config; what it spends its time in are the kernels' few calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ..kernels import AttentionMeta, Kernels
+from .config import DecoderConfig
+from .interface import ForwardBatch
+from .rope import cos_sin
+
+
+@dataclass(slots=True)
+class LayerWeights:
+    """Matrices are [out, in]. ``qkv``: q, k, v rows stacked; ``gate_up``: gate, then up."""
+
+    attention_norm: torch.Tensor
+    qkv: torch.Tensor
+    output: torch.Tensor
+    mlp_norm: torch.Tensor
+    gate_up: torch.Tensor
+    down: torch.Tensor
+    qkv_bias: torch.Tensor | None = None
+    output_bias: torch.Tensor | None = None
+    gate_up_bias: torch.Tensor | None = None
+    down_bias: torch.Tensor | None = None
+    q_norm: torch.Tensor | None = None
+    k_norm: torch.Tensor | None = None
+
+
+@dataclass(slots=True)
+class DecoderWeights:
+    """``head`` [vocab, hidden] may be the very tensor ``embedding`` (tied). ``rope_frequencies``: float32 [D / 2]."""
+
+    embedding: torch.Tensor
+    layers: list[LayerWeights]
+    norm: torch.Tensor
+    head: torch.Tensor
+    rope_frequencies: torch.Tensor
+
+
+class Decoder:
+    """A :class:`~plait.runtime.models.interface.Model`.
+
+    Weights, activations and KV pool share the dtype of ``weights.embedding``; all live on its device.
+    """
+
+    def __init__(self, config: DecoderConfig, weights: DecoderWeights, kernels: Kernels) -> None:
+        self.config = config
+        self.kernels = kernels
+        self.vocab_size = config.vocab
+        self.context_length = config.context
+        self._weights = weights
+        self._dtype = weights.embedding.dtype
+        self._device = weights.embedding.device
+        self._scale = config.head_dim**-0.5
+        self.kv_bytes_per_token = 2 * config.layers * config.kv_heads * config.head_dim * self._dtype.itemsize
+        self._k_pools: list[torch.Tensor] = []
+        self._v_pools: list[torch.Tensor] = []
+
+    def allocate(self, slots: int) -> None:
+        """Make the KV pool of ``slots`` tokens. Raises ValueError if there is one already, or none is asked for."""
+        if self._k_pools:
+            raise ValueError("the KV pool is already allocated")
+        if slots < 1:
+            raise ValueError(f"a KV pool needs at least one slot, not {slots}")
+        config = self.config
+        shape = (slots, config.kv_heads, config.head_dim)
+        self._k_pools = [torch.zeros(shape, dtype=self._dtype, device=self._device) for _ in range(config.layers)]
+        self._v_pools = [torch.zeros(shape, dtype=self._dtype, device=self._device) for _ in range(config.layers)]
+        # No sequence can be longer than the pool, whatever context the file claims.
+        cos, sin = cos_sin(self._weights.rope_frequencies, min(config.context, slots))
+        self._cos, self._sin = cos.to(self._device), sin.to(self._device)
+
+    @torch.inference_mode()
+    def forward(self, batch: ForwardBatch) -> torch.Tensor:
+        """float32 [R, vocab] logits of ``batch.logit_rows``. Writes K and V of every row to its slot.
+
+        Raises ValueError for a batch whose sequences have no rows, or fewer slots than rows.
+        """
+        kernels, config, weights = self.kernels, self.config, self._weights
+        heads, kv_heads, dim, eps = config.heads, config.kv_heads, config.head_dim, config.norm_eps
+        meta = AttentionMeta.from_batch(batch, self._device)
+        rows = len(batch.ids)
+        wanted = None  # rows that the last layer's second half computes; None: all
+        if len(batch.logit_rows) < rows:
+            wanted = torch.from_numpy(batch.logit_rows).to(self._device)
+        residual = weights.embedding.index_select(0, torch.from_numpy(batch.ids).to(self._device))
+        x = kernels.rms_norm(residual, weights.layers[0].attention_norm, eps)
+        last = config.layers - 1
+        for n, layer in enumerate(weights.layers):
+            qkv = kernels.linear(x, layer.qkv, layer.qkv_bias).view(rows, heads + 2 * kv_heads, dim)
+            q, k, v = qkv[:, :heads], qkv[:, heads : heads + kv_heads], qkv[:, heads + kv_heads :]
+            if layer.q_norm is not None and layer.k_norm is not None:
+                q = kernels.rms_norm(q.contiguous(), layer.q_norm, eps)
+                k = kernels.rms_norm(k.contiguous(), layer.k_norm, eps)
+            k_pool, v_pool = self._k_pools[n], self._v_pools[n]
+            q = kernels.rope_and_store(q, k, v, meta.positions, self._cos, self._sin, k_pool, v_pool, meta.out_slots)
+            if n == last and len(batch.logit_rows) == 0:
+                break  # K and V are stored; nobody asks for more
+            mixed = kernels.attention(q, k_pool, v_pool, meta, self._scale).view(rows, heads * dim)
+            if n == last and wanted is not None:
+                mixed, residual = mixed.index_select(0, wanted), residual.index_select(0, wanted)
+            x = kernels.linear(mixed, layer.output, layer.output_bias)
+            x = kernels.add_rms_norm(x, residual, layer.mlp_norm, eps)
+            x = kernels.silu_mul(kernels.linear(x, layer.gate_up, layer.gate_up_bias))
+            x = kernels.linear(x, layer.down, layer.down_bias)
+            following = weights.norm if n == last else weights.layers[n + 1].attention_norm
+            x = kernels.add_rms_norm(x, residual, following, eps)
+        if len(batch.logit_rows) == 0:
+            return torch.empty((0, config.vocab), dtype=torch.float32, device=self._device)
+        return kernels.linear(x, weights.head, out_dtype=torch.float32)
