@@ -6,8 +6,8 @@
                       cpu         native/*.cpp through ctypes; bf16 and fp32 on the host
                       triton      GPUs
 
-All of them share one face, :class:`Kernels`. Shapes: T rows of a batch laid end to end, H query heads over KVH key/value
-heads of D, a KV pool of N token slots per layer.
+All of them share one face, :class:`Kernels`. Shapes: T rows of a batch laid end to end, H query heads over KVH
+key/value heads of D, a KV pool of N token slots per layer.
 """
 
 from __future__ import annotations
