@@ -1,0 +1,127 @@
+"""The two generating routes, as one ASGI application each: everything a request holds is let go in one place."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from ...lang.backend import Backend
+from ..errors import PlaitError
+from ..protocol import Info
+from .guard import Admission, ClientGone, read_body
+from .job import Job, Piece
+from .metrics import Metrics
+from .problems import HttpProblem, from_exception
+from .reply import send_problem, send_whole
+from .settings import ServerSettings
+from .shapes import Json, shape_for, usage_json
+from .stream import events
+from .work import Work
+
+log = logging.getLogger("plait.server")
+T = TypeVar("T")
+
+
+class Endpoint:
+    def __init__(
+        self,
+        backend: Backend,
+        settings: ServerSettings,
+        admission: Admission,
+        metrics: Metrics,
+        read: Callable[[bytes, Info, ServerSettings], Work],
+    ) -> None:
+        self._backend = backend
+        self._settings = settings
+        self._admission = admission
+        self._metrics = metrics
+        self._read = read
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def noting(message: Any) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._serve(scope, receive, noting)
+        except (ClientGone, OSError):  # OSError: how a server says that writing found nobody
+            self._metrics.gone()
+        except HttpProblem as problem:
+            await send_problem(send, problem)
+        except PlaitError as error:
+            await send_problem(send, from_exception(error))
+        except Exception:
+            log.exception("a request failed")
+            if begun:
+                raise
+            await send_problem(send, HttpProblem(500, "internal error", code="internal", type="server_error"))
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_body(scope, receive, self._settings.max_body)
+        info = self._backend.info()
+        work = self._read(body, info, self._settings)
+        with self._admission.hold(work.choices, "n" if work.n > 1 else work.names["text"]):
+            async with Job(self._backend, work) as job:
+                answer = self._stream if work.stream else self._whole
+                await unless_gone(receive, answer(job, info, send))
+
+    async def _whole(self, job: Job, info: Info, send: Send) -> None:
+        await job.finish()
+        shape = shape_for(job.work)
+        results = [job.results[index] for index in range(job.work.choices)]
+        for done in results:
+            self._metrics.finished(done)
+        choices = [shape.choice(index, done) for index, done in enumerate(results)]
+        answer = head(shape.id_prefix, info) | {"object": shape.whole_object, "choices": choices}
+        await send_whole(send, 200, msgspec.json.encode(answer | {"usage": usage_json(job.usage())}))
+
+    async def _stream(self, job: Job, info: Info, send: Send) -> None:
+        first: list[Piece] = []
+        with suppress(TimeoutError):  # still waiting for room: the stream begins, and what fails now is data
+            async with asyncio.timeout(self._settings.verdict_s):
+                first = await job.take()
+        shape = shape_for(job.work)
+        fields = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+        await send({"type": "http.response.start", "status": 200, "headers": fields})
+        async for data in events(job, first, shape, head(shape.id_prefix, info), self._metrics.finished):
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def head(prefix: str, info: Info) -> Json:
+    return {
+        "id": f"{prefix}-{uuid.uuid4().hex}",
+        "created": int(time.time()),
+        "model": info.model,
+        "system_fingerprint": f"plait-{info.version}-{info.mode}",
+    }
+
+
+async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """Result of ``work``, or ClientGone as soon as the client hangs up; ``work`` is cancelled then."""
+
+    async def hung_up() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            continue
+
+    watch, task = asyncio.create_task(hung_up()), asyncio.create_task(work)
+    try:
+        await asyncio.wait({watch, task}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientGone
+        return task.result()
+    finally:
+        for each in (watch, task):
+            each.cancel()
+        await asyncio.gather(watch, task, return_exceptions=True)

@@ -1,0 +1,93 @@
+"""What stands before the routes: the key, the body's limit, the number of requests in flight."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from .problems import HttpProblem, bad_field, busy
+from .reply import send_problem
+
+#: Exactly these paths need no key.
+OPEN_PATHS = frozenset({"/health"})
+
+
+class RequireKey:
+    """Refuses everything that is not open and does not carry a key: routes that exist and routes that do not."""
+
+    def __init__(self, app: ASGIApp, keys: tuple[str, ...]) -> None:
+        self._app = app
+        self._keys = [key.encode() for key in keys]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or scope["path"] in OPEN_PATHS or not self._keys:
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            if self._knows(scope):
+                await self._app(scope, receive, send)
+            else:
+                message = "a valid API key is needed: Authorization: Bearer KEY"
+                headers = (("www-authenticate", "Bearer"),)
+                await send_problem(send, HttpProblem(401, message, code="invalid_api_key", headers=headers))
+
+    def _knows(self, scope: Scope) -> bool:
+        given = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
+        if len(given) != 1:
+            return False
+        scheme, _, token = given[0].partition(b" ")
+        # every key is compared, in constant time, so the answer's timing tells nothing about any of them
+        matches = [hmac.compare_digest(token.strip(), key) for key in self._keys]
+        return scheme.lower() == b"bearer" and any(matches)
+
+
+class Admission:
+    """A bounded number of choices in flight. Nobody waits here: what does not fit is refused at once."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.held = 0
+
+    @contextmanager
+    def hold(self, choices: int, param: str) -> Iterator[None]:
+        if choices > self.limit:
+            raise bad_field(param, f"{choices} choices in one request; this server takes {self.limit} at a time")
+        if self.held + choices > self.limit:
+            raise busy(f"{self.held} choices are in flight, of {self.limit}: try again later")
+        self.held += choices
+        try:
+            yield
+        finally:
+            self.held -= choices
+
+
+async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
+    """The whole body of a JSON request, or 413, 415; raises ClientGone when the client hangs up."""
+    headers = dict(scope["headers"])
+    kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+    if kind != b"application/json":
+        # a browser sends other types across origins without asking; a JSON API has no use for them
+        raise HttpProblem(415, "the body must be JSON: Content-Type: application/json", code="unsupported_media_type")
+    declared = headers.get(b"content-length", b"0")
+    if declared.isdigit() and int(declared) > limit:
+        raise _too_large(limit)
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        body += message.get("body", b"")
+        if len(body) > limit:
+            raise _too_large(limit)
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _too_large(limit: int) -> HttpProblem:
+    return HttpProblem(413, f"the body is larger than {limit:,} bytes", code="body_too_large")
+
+
+class ClientGone(Exception):
+    """The client hung up; there is nobody to answer."""

@@ -1,0 +1,129 @@
+"""One request's strands on the backend, from submit to the last event, and their end when nobody waits any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from types import TracebackType
+from typing import TypeAlias
+
+from ...lang.backend import Backend
+from ..protocol import Action, Close, Delta, Done, Event, Extend, Failed, Lost, Open, Usage
+from .problems import HttpProblem, from_failed
+from .work import Work
+
+#: (index of the choice within the response, what happened to it)
+Piece: TypeAlias = "tuple[int, Delta | Done]"
+
+
+class Job:
+    """``async with Job(backend, work) as job``: leaving before every choice is done aborts the whole program, and with
+    it the hidden children of n > 1."""
+
+    def __init__(self, backend: Backend, work: Work) -> None:
+        self.work = work
+        self.results: dict[int, Done] = {}
+        self._backend = backend
+        self._program = backend.allocate()
+        self._index: dict[int, int] = {}  # strand -> index of its choice 0
+        self._gen_op: dict[int, int] = {}
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._arrived: deque[Event] = deque()  # bounded by what the request may generate
+
+    async def __aenter__(self) -> Job:
+        actions: list[Action] = []
+        for place, prompt in enumerate(self.work.prompts):
+            strand = self._backend.allocate()
+            script = self.work.script(prompt)
+            self._index[strand] = place * self.work.n
+            self._gen_op[strand] = script[-1].op
+            actions.append(Open(strand, self._program, salt=self.work.salt, priority=self.work.priority))
+            actions.append(Extend(strand, script))
+            actions.append(Close(strand))
+        self._backend.submit(actions, self._listen)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.finished:
+            self._backend.abort(program=self._program)
+
+    @property
+    def finished(self) -> bool:
+        return len(self.results) == self.work.choices
+
+    def _listen(self, event: Event) -> None:
+        """On the backend's thread. A closed loop means that nobody waits."""
+        self._arrived.append(event)
+        if not self._loop.is_closed():
+            try:
+                self._loop.call_soon_threadsafe(self._wake.set)
+            except RuntimeError:  # closed since we looked
+                return
+
+    async def take(self) -> list[Piece]:
+        """Wait for events of the gens, and return all there are, adjacent deltas of a choice joined.
+
+        Raises HttpProblem when any op failed: the first failure is the cause, what follows it is "upstream".
+        """
+        while True:
+            pieces = self._drain()
+            if pieces:
+                return pieces
+            self._wake.clear()
+            if not self._arrived:  # the listener sets after it appends, so nothing slips through here
+                await self._wake.wait()
+
+    async def finish(self) -> None:
+        while not self.finished:
+            await self.take()
+
+    def _drain(self) -> list[Piece]:
+        pieces: list[Piece] = []
+        last: dict[int, int] = {}  # index -> place in pieces of its last delta
+        while self._arrived:
+            event = self._arrived.popleft()
+            if isinstance(event, Failed):
+                raise from_failed(event, self.work.names)
+            if isinstance(event, Lost):
+                raise HttpProblem(503, event.message, code=event.code, type="server_error")
+            if not isinstance(event, Delta | Done) or event.op != self._gen_op[event.strand]:
+                continue
+            index = self._index[event.strand] + event.choice
+            if isinstance(event, Done):
+                if event.reason == "abort":
+                    raise HttpProblem(503, "the request was aborted", code="aborted", type="server_error")
+                self.results[index] = event
+                pieces.append((index, event))
+            elif index in last:
+                place = last[index]
+                pieces[place] = (index, _join(pieces[place][1], event))
+            else:
+                last[index] = len(pieces)
+                pieces.append((index, event))
+        return pieces
+
+    def usage(self) -> Usage:
+        """Of the whole request: each prompt once (choice 0 fixed its accounting), completions summed."""
+        firsts = [self.results[place * self.work.n].usage for place in range(len(self.work.prompts))]
+        every = [done.usage for done in self.results.values()]
+        return Usage(
+            prompt=sum(usage.prompt for usage in firsts),
+            cached=sum(usage.cached for usage in firsts),
+            sampled=sum(usage.sampled for usage in every),
+            forced=sum(usage.forced for usage in every),
+        )
+
+
+def _join(earlier: Delta | Done, later: Delta) -> Delta:
+    assert isinstance(earlier, Delta)
+    return Delta(
+        later.strand,
+        later.op,
+        later.choice,
+        earlier.text + later.text,
+        earlier.ids + later.ids,
+        earlier.logprobs + later.logprobs,
+    )

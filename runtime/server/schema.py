@@ -1,0 +1,157 @@
+"""The bodies that requests may have. Unknown fields are refused, and so is every known field we would not honour.
+
+``null`` always means "absent", as OpenAI's clients use it. Three kinds of fields are declared: those that have an
+effect here; :data:`NO_EFFECT`, which clients send by default and which mean nothing to a single server (listed so that
+nobody wonders); and :data:`NEUTRAL`, which are accepted only with a value that asks for nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from .problems import HttpProblem, bad_field
+
+Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+#: A caller's bookkeeping; nothing we keep.
+NO_EFFECT = ("user", "metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention")
+#: field -> (values that ask for nothing, why others are refused)
+NEUTRAL: dict[str, tuple[tuple[object, ...], str]] = {
+    "tools": (([],), "tools are not supported yet"),
+    "tool_choice": (("none", "auto"), "tools are not supported yet"),
+    "parallel_tool_calls": ((True, False), "it must be true or false"),
+    "functions": (([],), "functions are not supported; neither are tools yet"),
+    "function_call": (("none", "auto"), "functions are not supported; neither are tools yet"),
+    "modalities": ((["text"],), "only text is produced"),
+    "audio": ((), "only text is produced"),
+    "prediction": ((), "predicted outputs are not supported"),
+    "reasoning_effort": (("none",), "the model has no reasoning effort to set"),
+    "verbosity": ((), "the model has no verbosity to set"),
+    "web_search_options": ((), "there is no web search"),
+    "service_tier": (("auto", "default"), "there is one service tier"),
+    "store": ((False,), "completions are never stored"),
+    "suffix": ((), "insertion is not supported"),
+}
+
+
+class StreamOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """``include_obfuscation`` pads nothing here; false, which asks for nothing, is accepted."""
+
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What both routes share. The part after ``logit_bias`` extends OpenAI's surface, with vLLM's names."""
+
+    model: str | None = None
+    max_tokens: Int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    n: Int | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    stop: str | list[str] | None = None
+    seed: Int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+
+    top_k: Int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    min_tokens: Int | None = None
+    ignore_eos: bool | None = None
+    stop_token_ids: list[Int] | None = None
+    regex: str | None = None
+    cache_salt: str | None = None
+    priority: Annotated[int, msgspec.Meta(ge=-1000, le=1000)] | None = None
+
+    user: str | None = None
+    metadata: dict[str, str] | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    store: object = None
+    service_tier: object = None
+
+
+class ChatBody(Body, kw_only=True, forbid_unknown_fields=True):
+    messages: list[msgspec.Raw]
+    max_completion_tokens: Int | None = None
+    logprobs: bool | None = None
+    top_logprobs: Int | None = None
+    response_format: object = None
+
+    tools: object = None
+    tool_choice: object = None
+    parallel_tool_calls: object = None
+    functions: object = None
+    function_call: object = None
+    modalities: object = None
+    audio: object = None
+    prediction: object = None
+    reasoning_effort: object = None
+    verbosity: object = None
+    web_search_options: object = None
+
+
+class CompletionBody(Body, kw_only=True, forbid_unknown_fields=True):
+    prompt: str | list[str | Int | list[Int]]
+    logprobs: Int | None = None
+    echo: bool | None = None
+    best_of: Int | None = None
+    suffix: object = None
+
+
+class ChatMessage(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Fields after ``content`` come from clients that send an earlier reply back whole; only empty ones are accepted."""
+
+    role: str
+    content: str | list[dict[str, object]] | None = None
+    name: object = None
+    refusal: object = None
+    tool_calls: object = None
+    tool_call_id: object = None
+    function_call: object = None
+    audio: object = None
+    annotations: object = None
+    reasoning: object = None
+    reasoning_content: object = None
+
+
+T = TypeVar("T")
+
+_AT = re.compile(r" - at `\$\.?(.*)`$")
+_NAMED = re.compile(r"^Object (?:contains unknown|missing required) field `(.*?)`")
+
+
+def decode(data: bytes | msgspec.Raw, kind: type[T], where: str = "") -> T:
+    """``data`` as ``kind``, or a 400 that names the field. ``where`` is the path of ``data`` within the body."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        text = str(error)
+        at = _AT.search(text)
+        path = [where] if where else []
+        if at is not None and at.group(1):
+            path.append(at.group(1))
+        if (named := _NAMED.match(text)) is not None:
+            path.append(named.group(1))
+        param = ".".join(path).replace(".[", "[")
+        code = "unknown_field" if "unknown field" in text else "invalid_value"
+        fault = "this server knows no such field" if code == "unknown_field" else _AT.sub("", text)
+        raise HttpProblem(400, f"{param}: {fault}" if param else fault, param or None, code=code) from error
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise HttpProblem(400, f"the body is not JSON: {error}", code="invalid_json") from error
+
+
+def refuse_unsupported(body: Body) -> None:
+    for name, (neutral, why) in NEUTRAL.items():
+        value = getattr(body, name, None)
+        if value is not None and not any(value == one and type(value) is type(one) for one in neutral):
+            raise bad_field(name, f"{name}: {why}", "unsupported_field")
+    if body.stream_options is not None and body.stream_options.include_obfuscation:
+        raise bad_field("stream_options.include_obfuscation", "streams are not padded", "unsupported_field")

@@ -1,0 +1,20 @@
+"""What an operator may set; ``plait serve`` fills it in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """``api_keys``: empty serves everyone who can reach the address. ``max_queue``: choices in flight, running or
+    waiting; beyond it 429. ``max_body``: bytes of a request's body; beyond it 413. ``max_n``: choices of one prompt.
+    ``names``: further model names that requests may use. ``verdict_s``: how long a stream waits for its first event
+    before the headers go out; what is refused by then is an HTTP status, later errors are data."""
+
+    api_keys: tuple[str, ...] = ()
+    max_queue: int = 512
+    max_body: int = 8 * 1024 * 1024
+    max_n: int = 128
+    names: tuple[str, ...] = ()
+    verdict_s: float = 10.0

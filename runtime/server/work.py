@@ -1,0 +1,242 @@
+"""From a checked body to work for a backend: what to send, and how to shape what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+from ..protocol import (
+    Gen,
+    Ids,
+    Info,
+    Op,
+    Regex,
+    Role,
+    RoleBegin,
+    RoleEnd,
+    Sampling,
+    Text,
+)
+from .problems import HttpProblem, bad_field
+from .schema import Body, ChatBody, ChatMessage, CompletionBody, decode, refuse_unsupported
+from .settings import ServerSettings
+
+#: Beyond this a list of prompts belongs in several requests.
+MAX_PROMPTS = 2048
+_ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """``ops`` without the gen; ``echo`` is the text to repeat before the answer."""
+
+    ops: tuple[Op, ...]
+    echo: str = ""
+
+
+@dataclass(frozen=True)
+class Work:
+    """One HTTP request. Choice ``c`` of prompt ``p`` has index ``p * n + c``."""
+
+    route: Literal["chat", "completions"]
+    prompts: tuple[Prompt, ...]
+    sampling: Sampling
+    n: int = 1
+    regex: str | None = None
+    stream: bool = False
+    include_usage: bool = False
+    salt: str = ""
+    priority: int = 0
+    #: protocol field -> the field of this route that caused it
+    names: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def choices(self) -> int:
+        return len(self.prompts) * self.n
+
+    def script(self, prompt: Prompt) -> tuple[Op, ...]:
+        constraint = Regex(self.regex) if self.regex is not None else None
+        gen = Gen(len(prompt.ops) + 1, self.sampling, constraint=constraint, n=self.n, stream=self.stream)
+        return (*prompt.ops, gen)
+
+
+def chat_work(data: bytes, info: Info, settings: ServerSettings) -> Work:
+    body = decode(data, ChatBody)
+    _check(body, info, settings)
+    _text_format(body.response_format)
+    if body.max_tokens is not None and body.max_completion_tokens not in (None, body.max_tokens):
+        raise bad_field("max_tokens", "max_tokens and max_completion_tokens differ: send one of them")
+    limit_name = "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens"
+    limit = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
+    if body.top_logprobs and not body.logprobs:
+        raise bad_field("top_logprobs", "top_logprobs needs logprobs: true")
+    if not info.has_chat_template:
+        raise HttpProblem(
+            400, f"{info.model} has no chat template: use /v1/completions", "messages", code="no_template"
+        )
+    if not body.messages:
+        raise bad_field("messages", "messages must not be empty")
+    ops: list[Op] = []
+    for i, raw in enumerate(body.messages):
+        role, text = _message(decode(raw, ChatMessage, f"messages[{i}]"), f"messages[{i}]")
+        ops.append(RoleBegin(len(ops) + 1, role))
+        if text:
+            ops.append(Text(len(ops) + 1, text))
+        ops.append(RoleEnd(len(ops) + 1))
+    ops.append(RoleBegin(len(ops) + 1, "assistant"))
+    return _work(
+        "chat", body, info, [Prompt(tuple(ops))], limit, limit_name, bool(body.logprobs), body.top_logprobs or 0
+    )
+
+
+def completion_work(data: bytes, info: Info, settings: ServerSettings) -> Work:
+    body = decode(data, CompletionBody)
+    _check(body, info, settings)
+    if body.best_of not in (None, body.n or 1):
+        raise bad_field("best_of", "best_of is not supported: ask for n choices", "unsupported_field")
+    if body.logprobs is not None and not 0 <= body.logprobs <= 20:
+        raise bad_field("logprobs", f"logprobs must be a whole number from 0 to 20, not {body.logprobs}")
+    if body.echo and body.logprobs is not None:
+        raise bad_field("echo", "echo together with logprobs is not supported", "unsupported_field")
+    prompts = [_prompt(one, bool(body.echo), info) for one in _prompts(body.prompt)]
+    wanted = body.logprobs is not None
+    return _work("completions", body, info, prompts, body.max_tokens, "max_tokens", wanted, body.logprobs or 0)
+
+
+def _check(body: Body, info: Info, settings: ServerSettings) -> None:
+    if body.model is not None and body.model not in (info.model, *settings.names):
+        raise HttpProblem(
+            404, f"model {body.model!r} is not served here; {info.model!r} is", "model", code="model_not_found"
+        )
+    refuse_unsupported(body)
+    if body.n is not None and not 1 <= body.n <= settings.max_n:
+        raise bad_field("n", f"n must be a whole number from 1 to {settings.max_n}, not {body.n}")
+
+
+def _work(
+    route: Literal["chat", "completions"],
+    body: Body,
+    info: Info,
+    prompts: Sequence[Prompt],
+    max_tokens: int | None,
+    limit_name: str,
+    logprobs: bool,
+    top_logprobs: int,
+) -> Work:
+    names = {"text": "messages" if route == "chat" else "prompt", "max_tokens": limit_name, "pattern": "regex"}
+    names |= {"constraint": "regex", "ids": names["text"], "role": "messages", "top_logprobs": "logprobs"}
+    names |= {"top_logprobs": "top_logprobs"} if route == "chat" else {}
+    stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
+    given: dict[str, object] = {
+        "max_tokens": max_tokens,
+        "min_tokens": body.min_tokens,
+        "temperature": body.temperature,
+        "top_p": body.top_p,
+        "top_k": 0 if body.top_k == -1 else body.top_k,  # -1 is how vLLM's and SGLang's clients say "off"
+        "min_p": body.min_p,
+        "repetition_penalty": body.repetition_penalty,
+        "presence_penalty": body.presence_penalty,
+        "frequency_penalty": body.frequency_penalty,
+        "logit_bias": _logit_bias(body.logit_bias),
+        "seed": body.seed,
+        "stop": stop,
+        "stop_token_ids": None if body.stop_token_ids is None else tuple(body.stop_token_ids),
+        "ignore_eos": body.ignore_eos,
+        "logprobs": logprobs,
+        "top_logprobs": top_logprobs,
+    }
+    sampling = Sampling(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]  # each has its field's type
+    if (problem := sampling.problem(info.vocab_size)) is not None:
+        name, message = problem
+        param = names.get(name, name)
+        raise bad_field(param, message.replace(name, param, 1))
+    return Work(
+        route,
+        tuple(prompts),
+        sampling,
+        n=body.n or 1,
+        regex=body.regex,
+        stream=bool(body.stream),
+        include_usage=bool(body.stream_options and body.stream_options.include_usage),
+        salt=body.cache_salt or "",
+        priority=body.priority or 0,
+        names=names,
+    )
+
+
+def _logit_bias(given: dict[str, float] | None) -> dict[int, float]:
+    bias = {}
+    for key, value in (given or {}).items():
+        if not (key.isascii() and key.isdigit() and len(key) <= 10):
+            raise bad_field("logit_bias", f"logit_bias: {key!r} is not a token id")
+        bias[int(key)] = value
+    return bias
+
+
+def _text_format(given: object) -> None:
+    if given is None or given == {"type": "text"}:
+        return
+    kind = given.get("type") if isinstance(given, dict) else None
+    if kind in ("json_object", "json_schema"):
+        message = f"response_format {kind} is not supported yet; `regex` constrains the output today"
+        raise bad_field("response_format", message, "unsupported_field")
+    raise bad_field("response_format", 'response_format must be {"type": "text"}')
+
+
+def _message(message: ChatMessage, where: str) -> tuple[Role, str]:
+    role = _ROLES.get(message.role)
+    if role is None:
+        why = (
+            "tools are not supported yet" if message.role in ("tool", "function") else f"not one of {', '.join(_ROLES)}"
+        )
+        raise bad_field(f"{where}.role", f"{where}.role: {message.role!r}: {why}")
+    for name in ("name", "refusal", "tool_calls", "tool_call_id", "function_call", "audio", "annotations"):
+        if getattr(message, name) not in (None, []):
+            raise bad_field(f"{where}.{name}", f"{where}.{name} is not supported", "unsupported_field")
+    for name in ("reasoning", "reasoning_content"):
+        if getattr(message, name) not in (None, ""):
+            raise bad_field(f"{where}.{name}", f"{where}.{name} is not supported", "unsupported_field")
+    if message.content is None and role != "assistant":
+        raise bad_field(f"{where}.content", f"{where}.content must be text")
+    if message.content is None or isinstance(message.content, str):
+        return role, message.content or ""
+    parts = []
+    for k, part in enumerate(message.content):
+        path = f"{where}.content[{k}]"
+        if part.get("type") != "text":
+            raise bad_field(f"{path}.type", f"{path}.type: only text parts are supported", "unsupported_field")
+        if extra := next((key for key in part if key not in ("type", "text")), None):
+            raise bad_field(f"{path}.{extra}", f"{path}: unknown field `{extra}`", "unknown_field")
+        if not isinstance(part.get("text"), str):
+            raise bad_field(f"{path}.text", f"{path}.text must be a string")
+        parts.append(cast(str, part["text"]))
+    return role, "".join(parts)
+
+
+def _prompts(given: str | list[str | int | list[int]]) -> list[str | list[int]]:
+    if isinstance(given, str):
+        return [given]
+    if not given:
+        raise bad_field("prompt", "prompt must not be empty")
+    kinds = {type(item) for item in given}
+    if len(kinds) != 1:
+        raise bad_field("prompt", "prompt must be text, token ids, a list of texts or a list of lists of token ids")
+    if kinds == {int}:
+        return [cast("list[int]", given)]
+    if len(given) > MAX_PROMPTS:
+        raise bad_field("prompt", f"at most {MAX_PROMPTS} prompts in one request, not {len(given)}")
+    return cast("list[str | list[int]]", given)
+
+
+def _prompt(given: str | list[int], echo: bool, info: Info) -> Prompt:
+    if isinstance(given, str):
+        return Prompt((Text(1, given),) if given else (), given if echo else "")
+    if echo:
+        raise bad_field("echo", "echo needs prompts given as text", "unsupported_field")
+    if not given:
+        raise bad_field("prompt", "a list of token ids must not be empty")
+    for token in given:
+        if not 0 <= token < info.vocab_size:
+            raise bad_field("prompt", f"prompt: {token} is not a token id (0 to {info.vocab_size - 1})")
+    return Prompt((Ids(1, tuple(given)),))
