@@ -107,7 +107,7 @@ class CompletionBody(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class ChatMessage(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Fields after ``content`` come from clients that send an earlier reply back whole; only empty ones are accepted."""
+    """Fields after ``content`` come from clients that send an earlier reply back whole; only empty ones may."""
 
     role: str
     content: str | list[dict[str, object]] | None = None

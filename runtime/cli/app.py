@@ -1,0 +1,167 @@
+"""Every command's name, help and options; what they do is in the module beside it, imported when it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+Mode = Literal["auto", "reference", "exact"]
+
+app = typer.Typer(
+    name="plait",
+    help="Plait: a structured-generation language and its runtime.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+model_app = typer.Typer(help="Models on this machine.", no_args_is_help=True)
+app.add_typer(model_app, name="model")
+
+_MODEL = "A GGUF file, a folder, a stored name or a hub id (org/name). Default: SmolLM2-135M, fetched once."
+ModelOption = Annotated[str | None, typer.Option("--model", "-m", envvar="PLAIT_MODEL", help=_MODEL)]
+ModelArgument = Annotated[str | None, typer.Argument(envvar="PLAIT_MODEL", help=_MODEL)]
+ModeOption = Annotated[Mode, typer.Option(envvar="PLAIT_MODE", help="Arithmetic: see docs/architecture.md, Numbers.")]
+ThreadsOption = Annotated[int | None, typer.Option(min=1, envvar="PLAIT_THREADS", help="CPU threads of the core.")]
+KvOption = Annotated[int | None, typer.Option("--kv-tokens", min=1, envvar="PLAIT_KV_TOKENS", help="KV pool, tokens.")]
+BackendOption = Annotated[
+    str | None, typer.Option("--backend", envvar="PLAIT_BACKEND", help="Address of a running `plait serve --address`.")
+]
+
+
+@app.command(context_settings={"allow_interspersed_args": False})
+def run(
+    file: Annotated[str, typer.Argument(help="A Python file.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="Its arguments.")] = None,
+    model: ModelOption = None,
+    backend: BackendOption = None,
+    mode: ModeOption = "auto",
+    threads: ThreadsOption = None,
+    kv_tokens: KvOption = None,
+) -> None:
+    """Run a script with a default backend that is already warm."""
+    from .run import run_script
+
+    run_script(file, arguments or [], backend, model=model, mode=mode, threads=threads, kv_tokens=kv_tokens)
+
+
+@app.command()
+def demo(
+    model: ModelOption = None, mode: ModeOption = "auto", threads: ThreadsOption = None, kv_tokens: KvOption = None
+) -> None:
+    """Fetch the default model if need be, run the quickstart on it, and show what was computed."""
+    from .demo import run_demo
+
+    run_demo(model=model, mode=mode, threads=threads, kv_tokens=kv_tokens)
+
+
+@app.command()
+def serve(
+    model: ModelArgument = None,
+    host: Annotated[str, typer.Option(envvar="PLAIT_HOST", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, envvar="PLAIT_PORT", help="0 picks a free one.")] = 8000,
+    api_key: Annotated[
+        list[str] | None, typer.Option(envvar="PLAIT_API_KEY", help="Required of clients; may be given several times.")
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(envvar="PLAIT_ADDRESS", help="Also serve programs (connect) here: ipc:// or tcp://.")
+    ] = None,
+    served_model_name: Annotated[
+        list[str] | None, typer.Option(envvar="PLAIT_SERVED_MODEL_NAME", help="A further name requests may use.")
+    ] = None,
+    max_queue: Annotated[
+        int, typer.Option(min=1, envvar="PLAIT_MAX_QUEUE", help="Choices in flight; beyond it 429.")
+    ] = 512,
+    max_body: Annotated[
+        int, typer.Option(min=1, envvar="PLAIT_MAX_BODY", help="Bytes of a request's body; beyond it 413.")
+    ] = 8 * 1024 * 1024,
+    max_n: Annotated[int, typer.Option(min=1, max=128, envvar="PLAIT_MAX_N", help="Choices of one prompt.")] = 128,
+    drain: Annotated[
+        int, typer.Option(min=0, envvar="PLAIT_DRAIN", help="Seconds that running requests get at shutdown.")
+    ] = 5,
+    access_log: Annotated[bool, typer.Option("--access-log", envvar="PLAIT_ACCESS_LOG", help="Log requests.")] = False,
+    mode: ModeOption = "auto",
+    threads: ThreadsOption = None,
+    kv_tokens: KvOption = None,
+) -> None:
+    """Serve OpenAI's chat and completions routes."""
+    from ..server.settings import ServerSettings
+    from .serve import serve as start
+
+    settings = ServerSettings(
+        api_keys=tuple(api_key or ()),
+        max_queue=max_queue,
+        max_body=max_body,
+        max_n=max_n,
+        names=tuple(served_model_name or ()),
+    )
+    options = {"model": model, "mode": mode, "threads": threads, "kv_tokens": kv_tokens, "address": address}
+    start(settings, options, host=host, port=port, drain=drain, access_log=access_log)
+
+
+@app.command()
+def chat(
+    model: ModelArgument = None,
+    backend: BackendOption = None,
+    system: Annotated[str | None, typer.Option(help="System prompt.")] = None,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.")] = 0.7,
+    top_p: Annotated[float, typer.Option(help="Nucleus.")] = 0.95,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Of one answer.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same answers.")] = None,
+    mode: ModeOption = "auto",
+    threads: ThreadsOption = None,
+    kv_tokens: KvOption = None,
+) -> None:
+    """Talk to a model."""
+    from ..protocol import Sampling
+    from .chat import chat as talk
+
+    sampling = Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens)
+    options = {"model": model, "mode": mode, "threads": threads, "kv_tokens": kv_tokens}
+    talk(backend, options, system, sampling, seed)
+
+
+@app.command()
+def env() -> None:
+    """Show versions, the machine, the native kernels and the folders in use."""
+    from .env import show
+
+    show()
+
+
+@app.command()
+def version() -> None:
+    """Show the version."""
+    from .env import version_of
+
+    typer.echo(version_of("plait") or "not installed")
+
+
+@model_app.command("add")
+def model_add(
+    path: Annotated[str, typer.Argument(help="A .gguf file, a folder with safetensors, or the default model's wheel.")],
+    name: Annotated[str | None, typer.Option(help="Its name from now on; default: the file's.")] = None,
+) -> None:
+    """Copy a model into the store."""
+    from .model import add
+
+    add(path, name)
+
+
+@model_app.command("fetch")
+def model_fetch(
+    name: Annotated[str | None, typer.Argument(help="A hub id (org/name); default: the default model.")] = None,
+) -> None:
+    """Fetch a model now, so that nothing has to be fetched later."""
+    from .model import fetch
+
+    fetch(name)
+
+
+@model_app.command("list")
+def model_list() -> None:
+    """List the stored models."""
+    from .model import show
+
+    show()

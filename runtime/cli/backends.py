@@ -1,0 +1,32 @@
+"""The backend that a command works on: one that runs here, or one somewhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ...lang.backend import Backend
+from .. import store
+from ..errors import RequestError
+
+
+@contextmanager
+def opened(address: str | None, **options: Any) -> Iterator[Backend]:
+    """``connect(address)``, else a Runtime with ``options``; closed at the end, whatever happens."""
+    if address:
+        if given := sorted(name for name, value in options.items() if value not in (None, "auto")):
+            raise RequestError(f"a running backend has its own {', '.join(given)}: leave that or --backend out", given[0])
+        from ..client import connect
+
+        backend: Backend = connect(address)
+        try:
+            yield backend
+        finally:
+            backend.close()
+        return
+    path = store.resolve(options.pop("model", None))
+    from ..runtime import Runtime
+
+    with Runtime(path, **options) as runtime:
+        yield runtime

@@ -1,0 +1,105 @@
+"""``plait serve``: a Runtime and the HTTP server over it, in one process beside the core's."""
+
+from __future__ import annotations
+
+import ipaddress
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from ..errors import RequestError
+from ..server.settings import ServerSettings
+from .backends import opened
+
+_HEADER_BYTES = 64 * 1024
+
+
+def serve(
+    settings: ServerSettings, options: dict[str, Any], *, host: str, port: int, drain: int, access_log: bool
+) -> None:
+    """Returns when a signal has ended it: running requests get ``drain`` seconds, a second signal none."""
+    if not settings.api_keys and not is_loopback(host):
+        print(f"plait: warning: {host} is reachable from outside, and there is no --api-key", file=sys.stderr)
+    with bound(host, port) as listening, terminable():
+        import uvicorn
+
+        from ..server import create_app
+
+        with opened(None, **options) as backend:
+            info = backend.info()
+            app = create_app(backend, settings, stats=getattr(backend, "stats", None))
+            config = uvicorn.Config(
+                app,
+                http="h11",  # the one whose headers have a bound
+                h11_max_incomplete_event_size=_HEADER_BYTES,
+                ws="none",
+                lifespan="off",
+                proxy_headers=False,
+                server_header=False,
+                access_log=access_log,
+                log_level="info" if access_log else "warning",
+                timeout_graceful_shutdown=drain,
+            )
+            shown = f"[{host}]" if ":" in host else host
+            number = listening.getsockname()[1]
+            print(
+                f"plait: {info.model} ({info.mode}, {info.context_length} tokens of context, {info.kv_tokens} of KV) "
+                f"at http://{shown}:{number}/v1",
+                file=sys.stderr,
+                flush=True,
+            )
+            uvicorn.Server(config).run(sockets=[listening])
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@contextmanager
+def bound(host: str, port: int) -> Iterator[socket.socket]:
+    """The listening address is taken before the model is loaded, so a port in use is said at once."""
+    listening = None
+    try:
+        family, kind, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(where)
+    except OSError as error:
+        if listening is not None:
+            listening.close()
+        raise RequestError(f"cannot listen on {host}:{port}: {error}. Pick another --host or --port", "port") from error
+    with listening:
+        yield listening
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM and SIGINT unwind the stack, so the core is let go in order, while loading too.
+
+    uvicorn takes both over while it serves, and raises them again when it has drained: they end here.
+    """
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise Leave
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    except Leave:
+        return
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Leave(BaseException):
+    """A signal asked the server to go."""
