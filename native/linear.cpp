@@ -40,6 +40,14 @@ constexpr int kColumns = 4;
 constexpr int kAhead = 2 * kColumns;  // weight rows
 constexpr int kPanel = 96;  // rows of x that stay in the second-level cache while weights pass
 
+inline float dot(const bf16 *x, const bf16 *w, long inner) {
+    vfloat s = {};
+    long k = 0;
+    for (; k + kStep <= inner; k += kStep) accumulate(s, take(x + k), take(w + k));
+    if (k < inner) accumulate(s, take(x + k, inner - k), take(w + k, inner - k));
+    return sum(s);
+}
+
 // R rows of x against four rows of weight. Ahead: fetch the weights of later tiles meanwhile (the first rows do).
 template <int R, bool Ahead, class Out>
 void tile(const bf16 *x, const bf16 *w, long inner, const float *bias, Out *out, long out_stride) {
@@ -75,6 +83,12 @@ void tile(const bf16 *x, const bf16 *w, long inner, const float *bias, Out *out,
     }
 }
 
+template <int R, class Out>
+void rest_rows(const bf16 *x, const bf16 *w, long inner, const float *bias, Out *out, long out_stride, bool ahead) {
+    if (ahead) tile<R, true>(x, w, inner, bias, out, out_stride);
+    else tile<R, false>(x, w, inner, bias, out, out_stride);
+}
+
 template <class Out>
 void columns(const bf16 *x, const bf16 *w, int rows, long inner, const float *bias, Out *out, long out_stride) {
     int r = 0;
@@ -87,11 +101,11 @@ void columns(const bf16 *x, const bf16 *w, int rows, long inner, const float *bi
     const bf16 *rest = x + r * inner;
     Out *to = out + r * out_stride;
     switch (rows - r) {
-    case 1: return r ? tile<1, false>(rest, w, inner, bias, to, out_stride) : tile<1, true>(rest, w, inner, bias, to, out_stride);
-    case 2: return r ? tile<2, false>(rest, w, inner, bias, to, out_stride) : tile<2, true>(rest, w, inner, bias, to, out_stride);
-    case 3: return r ? tile<3, false>(rest, w, inner, bias, to, out_stride) : tile<3, true>(rest, w, inner, bias, to, out_stride);
-    case 4: return r ? tile<4, false>(rest, w, inner, bias, to, out_stride) : tile<4, true>(rest, w, inner, bias, to, out_stride);
-    case 5: return r ? tile<5, false>(rest, w, inner, bias, to, out_stride) : tile<5, true>(rest, w, inner, bias, to, out_stride);
+    case 1: return rest_rows<1>(rest, w, inner, bias, to, out_stride, r == 0);
+    case 2: return rest_rows<2>(rest, w, inner, bias, to, out_stride, r == 0);
+    case 3: return rest_rows<3>(rest, w, inner, bias, to, out_stride, r == 0);
+    case 4: return rest_rows<4>(rest, w, inner, bias, to, out_stride, r == 0);
+    case 5: return rest_rows<5>(rest, w, inner, bias, to, out_stride, r == 0);
     default: return;
     }
 }
@@ -112,17 +126,11 @@ void linear(const bf16 *x, const bf16 *w, const float *bias, Out *out, int rows,
         int c = begin;
         for (; c + kColumns <= end; c += kColumns)
             columns(from, w + c * inner, height, inner, bias ? bias + c : nullptr, to + c, outer);
-        if (c < end) {  // fewer than four columns are left
-            for (; c < end; c++)
-                for (int r = 0; r < height; r++) {
-                    vfloat s = {};
-                    long k = 0;
-                    for (; k + kStep <= inner; k += kStep) accumulate(s, take(from + r * inner + k), take(w + c * inner + k));
-                    if (k < inner)
-                        accumulate(s, take(from + r * inner + k, inner - k), take(w + c * inner + k, inner - k));
-                    narrow(to + long(r) * outer + c, bias ? sum(s) + bias[c] : sum(s));
-                }
-        }
+        for (; c < end; c++)  // fewer than four columns are left
+            for (int r = 0; r < height; r++) {
+                float s = dot(from + r * inner, w + c * inner, inner);
+                narrow(to + long(r) * outer + c, bias ? s + bias[c] : s);
+            }
     });
 }
 
@@ -137,6 +145,9 @@ void plait_linear_bf16(const uint16_t *x, const uint16_t *weight, const float *b
     if (wide) plait::linear(x, weight, bias, static_cast<float *>(out), rows, outer, inner);
     else plait::linear(x, weight, bias, static_cast<uint16_t *>(out), rows, outer, inner);
 }
+
+// 1 if products of bf16 are the CPU's own instruction, 0 if they are widened first.
+int plait_has_bf16_products() { return plait::kStep != plait::kLanes; }
 
 void plait_set_threads(int threads) { plait::Pool::get().resize(threads); }
 

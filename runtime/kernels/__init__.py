@@ -136,4 +136,13 @@ def select(device: torch.device | str = "cpu", *, threads: int | None = None, na
     """
     from .reference import ReferenceKernels
 
-    return ReferenceKernels()
+    if not native or torch.device(device).type != "cpu":
+        return ReferenceKernels()
+    from ...native.loader import load
+
+    library = load()
+    if library is None:
+        return ReferenceKernels()
+    from .cpu import CpuKernels
+
+    return CpuKernels(library, threads)
