@@ -1,0 +1,40 @@
+"""Log-probabilities of the raw logits: before bias, penalties, mask and temperature."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .filters import keep_top_k
+
+Top = tuple[tuple[int, float], ...]
+
+
+def log_normalizer(row: NDArray[np.float32]) -> float:
+    """log of the sum of exp(row), float32[V] -> float. NaN if the row has a NaN or +inf, or nothing but -inf."""
+    peak = row.max()
+    if not np.isfinite(peak):
+        return math.nan
+    return float(peak) + math.log(float(np.exp(row - peak).sum(dtype=np.float64)))
+
+
+def logprob(row: NDArray[np.float32], token: int, top: int = 0) -> tuple[float, Top]:
+    """log p(token) of one row of logits, and the ``top`` most likely (id, logprob), best first, ties by id."""
+    norm = log_normalizer(row)
+    return float(row[token]) - norm, top_of(row, norm, top)
+
+
+def top_of(row: NDArray[np.float32], norm: float, n: int) -> Top:
+    if n <= 0 or math.isnan(norm):
+        return ()
+    kept = keep_top_k(row, n)
+    best = kept[np.argsort(-row[kept], kind="stable")]
+    return tuple((int(i), float(row[i]) - norm) for i in best)
+
+
+def logprobs_of(logits: NDArray[np.float32], tokens: Sequence[int]) -> list[float]:
+    """log p(tokens[r]) for each row r of logits float32[R, V]: what scoring asks."""
+    return [float(row[token]) - log_normalizer(row) for row, token in zip(logits, tokens, strict=True)]

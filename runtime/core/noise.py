@@ -1,0 +1,49 @@
+"""Random numbers that depend on nothing but their key (seed, choice, position).
+
+A counter-based generator has no state to carry: the same key gives the same number in any batch, after any
+retraction and after a replay. Each part of the key is added to a running 64-bit word, which then goes through the
+finalizer of splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014)::
+
+    word = mix(seed + G)      word = mix((word ^ choice) + G)      word = mix((word ^ position) + G)
+    uniform = top 53 bits of word / 2**53                          G = 2**64 / golden ratio, odd
+
+mix is a bijection, so keys that differ in one part only never collide.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MASK = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+_FIRST = 0xBF58476D1CE4E5B9
+_SECOND = 0x94D049BB133111EB
+_UNIT = 2.0**-53
+
+
+def uniform(seed: int, choice: int, position: int) -> float:
+    """A number in [0, 1) with 53 random bits. Arguments count modulo 2**64, so negative seeds are fine."""
+    return (word(seed, choice, position) >> 11) * _UNIT
+
+
+def word(seed: int, choice: int, position: int) -> int:
+    """The 64 random bits behind :func:`uniform`."""
+    return _mix(_mix(_mix(seed) ^ (choice & _MASK)) ^ (position & _MASK))
+
+
+def uniforms(seed: int, choice: int, positions: NDArray[np.int64]) -> NDArray[np.float64]:
+    """:func:`uniform` at each of ``positions``, float64 of the same shape; bitwise the same numbers."""
+    prefix = np.uint64(_mix(_mix(seed) ^ (choice & _MASK)))
+    value = (prefix ^ positions.astype(np.uint64)) + np.uint64(_GOLDEN)
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(_FIRST)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(_SECOND)
+    value = value ^ (value >> np.uint64(31))
+    return (value >> np.uint64(11)).astype(np.float64) * _UNIT
+
+
+def _mix(value: int) -> int:
+    value = (value + _GOLDEN) & _MASK
+    value = ((value ^ (value >> 30)) * _FIRST) & _MASK
+    value = ((value ^ (value >> 27)) * _SECOND) & _MASK
+    return value ^ (value >> 31)

@@ -1,0 +1,121 @@
+"""The sampler's parts: filters, the draw and the noise."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plait.runtime.core.filters import draw, keep_min_p, keep_top_k, keep_top_p
+from plait.runtime.core.noise import uniform, uniforms, word
+
+
+def ranked(values: np.ndarray) -> np.ndarray:
+    return np.argsort(-values, kind="stable")
+
+
+# Integers: sums are exact in any order, so the filters must agree with a full sort to the last element.
+whole_weights = st.lists(st.integers(0, 50), min_size=1, max_size=60).map(lambda v: np.array(v, dtype=np.float32))
+
+
+@given(values=whole_weights, k=st.integers(1, 70))
+def test_top_k_is_a_full_sort(values: np.ndarray, k: int) -> None:
+    assert keep_top_k(values, k).tolist() == sorted(ranked(values)[:k].tolist())
+
+
+def nucleus(weights: np.ndarray, share: float) -> list[int]:
+    order = ranked(weights)
+    sums = np.cumsum(weights[order].astype(np.float64))
+    count = int(np.searchsorted(sums, share * sums[-1], side="left")) + 1
+    return sorted(order[:count].tolist())
+
+
+@given(weights=whole_weights.filter(lambda w: w.max() > 0), eighths=st.integers(1, 7))
+def test_top_p_is_a_full_sort(weights: np.ndarray, eighths: int) -> None:
+    assert keep_top_p(weights, eighths / 8).tolist() == nucleus(weights, eighths / 8)
+
+
+@pytest.mark.parametrize("shape", ["flat", "peaked", "two values", "one heavy"])
+@pytest.mark.parametrize("share", [0.001, 0.125, 0.5, 0.875, 0.999])
+def test_top_p_of_a_large_row(shape: str, share: float) -> None:
+    n, rng = 20_000, np.random.default_rng(5)
+    weights = {
+        "flat": np.ones(n),
+        "peaked": np.floor(2.0 ** (rng.random(n) * 12)),
+        "two values": rng.integers(1, 3, n) * 4.0,
+        "one heavy": np.where(np.arange(n) == 777, 100_000.0, 1.0),
+    }[shape].astype(np.float32)
+    assert keep_top_p(weights, share).tolist() == nucleus(weights, share)
+
+
+@given(weights=whole_weights.filter(lambda w: w.max() > 0), quarters=st.integers(0, 4))
+def test_min_p(weights: np.ndarray, quarters: int) -> None:
+    share = quarters / 4
+    assert keep_min_p(weights, share).tolist() == [i for i, w in enumerate(weights) if w >= share * weights.max()]
+
+
+@settings(max_examples=60)
+@given(size=st.sampled_from([1, 5, 256, 2048, 2049, 4096, 5000]), seed=st.integers(0, 99), u=st.floats(0, 1 - 2**-53))
+def test_draw_is_the_inverse_cdf(size: int, seed: int, u: float) -> None:
+    rng = np.random.default_rng(seed)
+    weights = (rng.integers(0, 3, size) * rng.integers(0, 2, size)).astype(np.float32)
+    weights[rng.integers(size)] = 1
+    sums = np.cumsum(weights.astype(np.float64))
+    index = draw(weights, u)
+    assert weights[index] > 0
+    assert index == int(np.searchsorted(sums, u * sums[-1], side="right"))
+
+
+def test_draw_at_the_very_end_skips_trailing_zeros() -> None:
+    for size in (10, 3000):
+        weights = np.zeros(size, dtype=np.float32)
+        weights[:4] = 0.1
+        assert draw(weights, 1 - 2**-53) == 3
+        assert draw(weights, 0.0) == 0
+
+
+# ---------------------------------------------------------------- noise
+
+
+def test_noise_is_fixed_forever() -> None:
+    """A change here changes every seeded output: these came from the first version."""
+    assert [word(0, 0, 0), word(1, 0, 0), word(0, 1, 0), word(0, 0, 1), word(-1, 3, 5)] == [
+        2558736989570252433,
+        12793040940332582595,
+        4964578127960768432,
+        3400964856525257824,
+        1282242150923538568,
+    ]
+
+
+def test_noise_of_the_published_generator() -> None:
+    """splitmix64 seeded with 0 starts with these words (Vigna's reference code)."""
+    from plait.runtime.core import noise
+
+    assert noise._mix(0) == 0xE220A8397B1DCDAF
+    assert noise._mix(noise._GOLDEN) == 0x6E789E6AA1B965F4
+
+
+@given(seed=st.integers(-(2**63), 2**64 - 1), choice=st.integers(0, 2**32 - 1))
+def test_the_vectorised_form_is_bitwise_the_same(seed: int, choice: int) -> None:
+    positions = np.array([0, 1, 2, 1000, 2**40])
+    assert uniforms(seed, choice, positions).tolist() == [uniform(seed, choice, int(p)) for p in positions]
+
+
+def test_noise_is_even_and_uncorrelated_along_every_part_of_the_key() -> None:
+    n = 4096
+    streams = {
+        "position": uniforms(3, 0, np.arange(n)),
+        "choice": np.array([uniform(3, c, 0) for c in range(n)]),
+        "seed": np.array([uniform(s, 0, 0) for s in range(n)]),
+    }
+    for name, values in streams.items():
+        assert values.min() >= 0 and values.max() < 1, name
+        counts = np.histogram(values, bins=16, range=(0, 1))[0]
+        chi = float(((counts - n / 16) ** 2 / (n / 16)).sum())
+        assert chi < 37.7, f"{name}: {chi} (15 degrees of freedom, once in 1,000)"
+        assert abs(np.corrcoef(values[:-1], values[1:])[0, 1]) < 0.06, name
+    assert abs(np.corrcoef(streams["position"], streams["seed"])[0, 1]) < 0.06
+
+
+def test_keys_do_not_collide() -> None:
+    words = {word(s, c, p) for s in range(-8, 24) for c in range(16) for p in range(32)}
+    assert len(words) == 32 * 16 * 32
