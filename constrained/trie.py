@@ -61,6 +61,10 @@ class TokenTrie:
         self.skip: NDArray[np.int32] = np.array(skip, np.int32)
         self.first: NDArray[np.int32] = np.array(first, np.int32)
         self.token_ids: NDArray[np.int32] = np.array(ids, np.int32)
+        # the same for code that looks at single nodes, where indexing numpy arrays would be slow
+        self.byte_at = bytes(byte)
+        self.skip_at = memoryview(self.skip)
+        self.first_at = memoryview(self.first)
         self.max_depth = max(depth)
         self.words = (len(tokens) + 31) // 32
 
@@ -76,9 +80,9 @@ class TokenTrie:
         """The node that spells ``data``, or None if no token begins with it."""
         at = 0
         for value in data:
-            child, end = at + 1, int(self.skip[at])
-            while child < end and self.byte[child] != value:
-                child = int(self.skip[child])
+            child, end = at + 1, self.skip_at[at]
+            while child < end and self.byte_at[child] != value:
+                child = self.skip_at[child]
             if child >= end:
                 return None
             at = child

@@ -31,7 +31,7 @@ def load_tokenizer(card: ModelCard) -> Tokenizer:
         data = _read_json(source.tokenizer_json) if source.tokenizer_json else _from_gguf(source, where)
         return Tokenizer(
             data,
-            size=card.config.vocab_size,
+            size=card.config.vocab,
             bos_id=card.bos_id,
             eos_ids=tuple(card.eos_ids),
             add_bos=card.add_bos,
@@ -132,9 +132,9 @@ def _from_gguf(source: TokenizerSource, where: str) -> Json:
     return tokenizer_json(
         model=source.model,
         tokens=source.tokens,
-        token_types=source.token_types,
-        merges=source.merges,
-        scores=source.scores,
+        token_types=source.types or None,
+        merges=source.merges or None,
+        scores=source.scores or None,
         pre=source.pre,
         add_space_prefix=source.add_space_prefix,
         where=where,

@@ -1,0 +1,236 @@
+"""Specification -> flat arrays, and the child process that does it behind limits.
+
+``python -P -m plait.constrained.compiler`` reads requests on stdin and answers each on stdout, in order. A frame is
+a little-endian uint32 length and that many bytes of MessagePack (:class:`Request` in, :class:`Reply` out). The first
+frame out is ``Reply(id=0, ok=True)``, sent once it can serve. The parent may kill it at any time: it holds nothing.
+
+::
+
+    Request(id, kind, source, seconds)  ->  parse -> NFA -> DFA -> prune -> merge  ->  Reply(id, ok, payload | error)
+                                            past the CPU or wall bound: Reply(ok=False), or the child dies
+
+It imports no torch, no tokenizer and no vocabulary: the payload fits every model. :func:`load` meets it with one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import signal
+import struct
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import BinaryIO
+
+import msgspec
+import numpy as np
+
+from .charset import ALL
+from .dfa import Budget, Dfa, Limits, determinize, merge_equal, product, prune
+from .interface import Constraint, ConstraintError
+from .masks import MaskCache
+from .matcher import DfaConstraint
+from .nfa import Nfa
+from .regex import Anchor, Chars, Look, Node, Repeat, Seq, parse
+from .vocabulary import Vocabulary
+
+#: longest frame either way
+MAX_FRAME_BYTES = 60 * 1024 * 1024
+DEFAULT_MEMORY_BYTES = 2 * 1024**3
+_FORMAT = 1
+
+
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``kind``: "regex". ``seconds``: CPU and wall time this one may take."""
+
+    id: int
+    kind: str
+    source: str
+    seconds: float = Limits.seconds
+
+
+class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """``payload`` if ``ok``, else ``error``: one sentence for the user. ``states`` for metrics."""
+
+    id: int
+    ok: bool
+    payload: bytes = b""
+    error: str = ""
+    states: int = 0
+
+
+class _Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: int
+    states: int
+    classes: int
+    byte_class: bytes  # uint8[256]
+    table: bytes  # little-endian int32[states, classes]
+    accepting: bytes  # bits, lowest first
+
+
+# ---------------------------------------------------------------- pure functions
+
+
+def compile_spec(kind: str, source: str, limits: Limits | None = None) -> bytes:
+    """The payload for a specification. Raises ConstraintError naming what is wrong, where, and what to write."""
+    compile_kind = _KINDS.get(kind)
+    if compile_kind is None:
+        raise ConstraintError(f"constraint kind {kind!r} is not known (known: {', '.join(_KINDS)})")
+    dfa = compile_kind(source, limits or Limits())
+    payload = msgspec.msgpack.encode(
+        _Payload(
+            format=_FORMAT,
+            states=dfa.states,
+            classes=dfa.table.shape[1],
+            byte_class=dfa.byte_class.tobytes(),
+            table=dfa.table.astype("<i4").tobytes(),
+            accepting=np.packbits(dfa.accepting, bitorder="little").tobytes(),
+        )
+    )
+    if len(payload) > MAX_FRAME_BYTES:
+        raise ConstraintError(f"the compiled constraint has {len(payload):,} bytes; at most {MAX_FRAME_BYTES:,} fit")
+    return payload
+
+
+def load(payload: bytes, vocabulary: Vocabulary, key: str, cache: MaskCache | None = None) -> Constraint:
+    """The constraint that :func:`compile_spec` made, over one vocabulary.
+
+    Raises ConstraintError if the payload is damaged or of another version, or if the vocabulary cannot write any
+    match.
+    """
+    try:
+        data = msgspec.msgpack.decode(payload, type=_Payload)
+    except msgspec.MsgspecError as error:
+        raise ConstraintError(f"not a compiled constraint: {error}") from None
+    count = data.states * data.classes
+    if (
+        data.format != _FORMAT
+        or data.states < 1
+        or data.classes < 1
+        or len(data.byte_class) != 256
+        or len(data.table) != 4 * count
+        or len(data.accepting) != (data.states + 7) // 8
+    ):
+        raise ConstraintError("not a compiled constraint of this version")
+    table = np.frombuffer(data.table, "<i4").astype(np.int32).reshape(data.states, data.classes)
+    byte_class = np.frombuffer(data.byte_class, np.uint8)
+    if table.max() >= data.states or table.min() < -1 or byte_class.max() >= data.classes:
+        raise ConstraintError("a damaged compiled constraint: a number points outside of its tables")
+    bits = np.unpackbits(np.frombuffer(data.accepting, np.uint8), count=data.states, bitorder="little")
+    return DfaConstraint(Dfa(byte_class, table, bits.astype(bool)), vocabulary, key, cache)
+
+
+def compile_regex(pattern: str, limits: Limits | None = None) -> Dfa:
+    """The automaton of the strings that ``re.fullmatch(pattern, ·)`` accepts, as UTF-8. Raises ConstraintError."""
+    budget = Budget(limits or Limits())
+    looks, tree = _leading_lookaheads(parse(pattern))
+    dfa = determinize(Nfa(tree), budget)
+    if looks:
+        parts = [(dfa, True)]
+        anything = Repeat(Chars(ALL), 0, None)
+        for look in looks:
+            parts.append((determinize(Nfa(Seq((look.body, anything))), budget), not look.negative))
+        dfa = product(parts, budget)
+    kept = prune(dfa)
+    if kept is None:
+        raise ConstraintError("the regex matches nothing, not even the empty string")
+    return merge_equal(kept)
+
+
+_KINDS: dict[str, Callable[[str, Limits], Dfa]] = {"regex": compile_regex}
+
+
+def _leading_lookaheads(tree: Node) -> tuple[list[Look], Node]:
+    """Lookaheads that stand before anything is read, and the tree without them."""
+    if isinstance(tree, Look):
+        return [tree], Seq(())
+    if not isinstance(tree, Seq):
+        return [], tree
+    looks: list[Look] = []
+    parts: list[Node] = []
+    for at, part in enumerate(tree.parts):
+        found, rest = _leading_lookaheads(part)
+        looks.extend(found)
+        parts.append(rest)
+        if not isinstance(rest, Anchor) and rest != Seq(()):
+            parts.extend(tree.parts[at + 1 :])
+            break
+    return looks, Seq(tuple(parts))
+
+
+# ---------------------------------------------------------------- the child
+
+
+def write_frame(stream: BinaryIO, message: Request | Reply) -> None:
+    data = msgspec.msgpack.encode(message)
+    stream.write(struct.pack("<I", len(data)) + data)
+    stream.flush()
+
+
+def read_frame(stream: BinaryIO) -> bytes | None:
+    """One frame's bytes; None at the end of the stream. Raises ValueError for a frame that is too long or cut off."""
+    head = stream.read(4)
+    if not head:
+        return None
+    length = int.from_bytes(head, "little")
+    if len(head) < 4 or length > MAX_FRAME_BYTES:
+        raise ValueError(f"a frame of {length} bytes, or half a frame")
+    data = stream.read(length)
+    if len(data) < length:
+        raise ValueError("half a frame")
+    return data
+
+
+def decode_request(data: bytes) -> Request:
+    return msgspec.msgpack.decode(data, type=Request)
+
+
+def decode_reply(data: bytes) -> Reply:
+    return msgspec.msgpack.decode(data, type=Reply)
+
+
+def answer(request: Request) -> Reply:
+    """Compile one request; every refusal is a Reply. An alarm bounds the time even inside one long C call's loop."""
+    seconds = min(max(request.seconds, 0.01), 600.0)
+    late = f"the {request.kind} takes more than {seconds:g} seconds to compile; make it simpler"
+
+    def ring(signum: int, frame: FrameType | None) -> None:
+        raise ConstraintError(late)
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        payload = compile_spec(request.kind, request.source, Limits(seconds=seconds))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        return Reply(request.id, True, payload, states=msgspec.msgpack.decode(payload, type=_Payload).states)
+    except ConstraintError as error:
+        return Reply(request.id, False, error=str(error))
+    except MemoryError:
+        return Reply(request.id, False, error=f"the {request.kind} needs too much memory to compile; make it simpler")
+    except RecursionError:
+        return Reply(request.id, False, error=f"the {request.kind} is nested too deeply")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def serve(source: BinaryIO, target: BinaryIO) -> None:
+    """Answer requests until the stream ends."""
+    write_frame(target, Reply(0, True))
+    while (data := read_frame(source)) is not None:
+        write_frame(target, answer(decode_request(data)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m plait.constrained.compiler", description="compiler child")
+    parser.add_argument("--memory-bytes", type=int, default=DEFAULT_MEMORY_BYTES, help="address space limit")
+    options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this child by closing stdin
+    resource.setrlimit(resource.RLIMIT_AS, (options.memory_bytes, options.memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    serve(sys.stdin.buffer, sys.stdout.buffer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""Deterministic automata over bytes: subset construction, product, pruning of dead states, merging of equal ones.
+
+::
+
+    byte_class  uint8[256]          which column a byte uses
+    table       int32[S, C]         next state, -1 where nothing that begins so is in the language
+    accepting   bool[S]
+    start = 0
+
+Every state of a finished :class:`Dfa` can still reach acceptance, so a walk that meets no -1 is never a dead end.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .interface import ConstraintError
+from .nfa import AFTER_NEWLINE, MIDDLE, NEWLINE, START, Nfa
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on one compilation. Beyond them a ConstraintError says which one, and what to write instead."""
+
+    states: int = 100_000
+    entries: int = 8_000_000  # states times byte classes: 32 MB
+    seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Dfa:
+    byte_class: NDArray[np.uint8]
+    table: NDArray[np.int32]
+    accepting: NDArray[np.bool_]
+
+    @property
+    def states(self) -> int:
+        return len(self.accepting)
+
+    def matches(self, data: bytes) -> bool:
+        """True if ``data`` is in the language."""
+        state = 0
+        for value in data:
+            state = int(self.table[state, self.byte_class[value]])
+            if state < 0:
+                return False
+        return bool(self.accepting[state])
+
+
+class Budget:
+    """Counts down one compilation's :class:`Limits`."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.deadline = time.monotonic() + limits.seconds
+
+    def spend(self, states: int, classes: int) -> None:
+        """Called as states are made. Raises ConstraintError when a bound is passed."""
+        limits = self.limits
+        most = min(limits.states, limits.entries // max(classes, 1))
+        if states > most:
+            raise ConstraintError(
+                f"the regex needs more than {most:,} automaton states; lower the counts of its repeats, or use "
+                "narrower classes ([A-Za-z0-9_] or (?a)\\w instead of \\w)"
+            )
+        if states % 256 == 0 and time.monotonic() > self.deadline:
+            raise ConstraintError(
+                f"the regex takes more than {limits.seconds:g} seconds to compile; lower the counts of its repeats"
+            )
+
+
+def determinize(nfa: Nfa, budget: Budget) -> Dfa:
+    """Subset construction over byte classes (bytes that no edge of ``nfa`` tells apart are one column)."""
+    cuts = {0, 256}
+    if nfa.anchors:
+        cuts.update((NEWLINE, NEWLINE + 1))
+    for edges in nfa.edges:
+        for low, high, _ in edges:
+            cuts.add(low)
+            cuts.add(high + 1)
+    bounds = sorted(cuts)
+    column = {byte: at for at, byte in enumerate(bounds)}
+    classes = len(bounds) - 1
+    byte_class = np.repeat(np.arange(classes, dtype=np.uint8), np.diff(bounds))
+    newline = int(byte_class[NEWLINE])
+
+    known: dict[tuple[int, ...], int] = {}
+    sets: list[tuple[int, ...]] = []
+
+    def state(places: tuple[int, ...]) -> int:
+        number = known.get(places)
+        if number is None:
+            number = known[places] = len(sets)
+            sets.append(places)
+            budget.spend(number + 1, classes)
+        return number
+
+    def state_after(targets: tuple[int, ...], at: int) -> int:
+        before = AFTER_NEWLINE if at == newline else MIDDLE
+        if len(targets) == 1:
+            return state(nfa.closure(targets[0], before))
+        places: set[int] = set()
+        for target in targets:
+            places.update(nfa.closure(target, before))
+        return state(tuple(sorted(places)))
+
+    state(nfa.closure(nfa.start * 4, START))
+    rows: list[NDArray[np.int32]] = []
+    anchored = bool(nfa.anchors)
+    while len(rows) < len(sets):
+        row = np.full(classes, -1, np.int32)
+        places = sets[len(rows)]
+        moves = [move for place in places for move in nfa.moves(place)]
+        if len(places) == 1 and not anchored:  # one node's edges never overlap
+            for low, high, target in moves:
+                row[column[low] : column[high + 1]] = state_after((target,), -1)
+        elif moves:
+            reached: list[list[int]] = [[] for _ in range(classes)]
+            for low, high, target in moves:
+                for at in range(column[low], column[high + 1]):
+                    reached[at].append(target)
+            local: dict[tuple[tuple[int, ...], bool], int] = {}
+            for at, targets in enumerate(reached):
+                if targets:
+                    key = (tuple(targets), at == newline)
+                    number = local.get(key)
+                    if number is None:
+                        number = local[key] = state_after(key[0], at)
+                    row[at] = number
+        rows.append(row)
+    accepting = np.array([any(map(nfa.accepts, places)) for places in sets], bool)
+    return Dfa(byte_class, np.stack(rows), accepting)
+
+
+def product(parts: list[tuple[Dfa, bool]], budget: Budget) -> Dfa:
+    """What is in every part's language (True) or outside of it (False)."""
+    columns, byte_class = np.unique(np.stack([dfa.byte_class for dfa, _ in parts], axis=1), axis=0, return_inverse=True)
+    tables = [
+        # a row of its own for the state that nothing leaves, so that -1 needs no special case
+        np.vstack([dfa.table, np.full((1, dfa.table.shape[1]), -1, np.int32)])[:, columns[:, at]].tolist()
+        for at, (dfa, _) in enumerate(parts)
+    ]
+    wanted = [inside for _, inside in parts]
+    accepts = [[*dfa.accepting.tolist(), False] for dfa, _ in parts]
+    known = {(0,) * len(parts): 0}
+    sets = [(0,) * len(parts)]
+    rows: list[list[int]] = []
+    while len(rows) < len(sets):
+        row = []
+        for following in zip(*(table[at] for table, at in zip(tables, sets[len(rows)]))):
+            if any(inside and at < 0 for inside, at in zip(wanted, following)):
+                row.append(-1)
+                continue
+            number = known.get(following)
+            if number is None:
+                number = known[following] = len(sets)
+                sets.append(following)
+                budget.spend(number + 1, len(columns))
+            row.append(number)
+        rows.append(row)
+    accepting = [all(accept[at] == inside for accept, at, inside in zip(accepts, places, wanted)) for places in sets]
+    return Dfa(byte_class.reshape(-1).astype(np.uint8), np.array(rows, np.int32), np.array(accepting, bool))
+
+
+def prune(dfa: Dfa) -> Dfa | None:
+    """Without states that cannot reach acceptance or cannot be reached; None if the language is empty."""
+    states = dfa.states
+    source, at = np.nonzero(dfa.table >= 0)
+    target = dfa.table[source, at]
+    live = _reach(states, np.flatnonzero(dfa.accepting), target, source)
+    if not live[0]:
+        return None
+    kept = live[source] & live[target]
+    live &= _reach(states, np.array([0]), source[kept], target[kept])
+    if live.all():
+        return dfa
+    number = np.full(states + 1, -1, np.int32)
+    number[:-1][live] = np.arange(live.sum(), dtype=np.int32)
+    return Dfa(dfa.byte_class, number[dfa.table[live]], dfa.accepting[live])
+
+
+def merge_equal(dfa: Dfa, rounds: int = 64) -> Dfa:
+    """Merge states that accept alike and go to the same states, until nothing changes (or ``rounds`` are over).
+
+    Each round is sound by itself. States that are equal only because of a cycle stay apart: a mask may then be
+    computed twice, which is cheaper than full minimization of long counted repeats.
+    """
+    table, accepting = dfa.table, dfa.accepting
+    for _ in range(rounds):
+        rows = np.ascontiguousarray(np.column_stack([table, accepting.astype(np.int32)]))
+        keys = rows.view(np.dtype((np.void, rows.shape[1] * 4))).reshape(-1)
+        _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+        if len(first) == len(table):
+            break
+        order = np.argsort(first)  # keep the order of first appearance: state 0 stays the start
+        rank = np.empty(len(order), np.int32)
+        rank[order] = np.arange(len(order), dtype=np.int32)
+        number = np.append(rank[group.reshape(-1)], np.int32(-1)).astype(np.int32)
+        table, accepting = number[table[first[order]]], accepting[first[order]]
+    # columns that no state tells apart
+    columns, column = np.unique(table, axis=1, return_inverse=True)
+    return Dfa(column.reshape(-1).astype(np.uint8)[dfa.byte_class], np.ascontiguousarray(columns, np.int32), accepting)
+
+
+def _reach(
+    states: int, start: NDArray[np.int64], source: NDArray[np.int64], target: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """States reached from ``start`` along edges source -> target."""
+    order = np.argsort(source, kind="stable")
+    following = np.asarray(target)[order]
+    first = np.searchsorted(np.asarray(source)[order], np.arange(states + 1))
+    seen = np.zeros(states, bool)
+    seen[start] = True
+    todo: list[int] = start.tolist()
+    while todo:
+        here = todo.pop()
+        for there in following[first[here] : first[here + 1]].tolist():
+            if not seen[there]:
+                seen[there] = True
+                todo.append(there)
+    return seen
