@@ -1,1 +1,138 @@
-"""Plait: a structured-generation language and its runtime."""
+"""Plait: a structured-generation language and its runtime.
+
+    import plait
+
+    @plait.function
+    def greet(s, name):
+        s += plait.user(f"Say hello to {name}.")
+        s += plait.assistant(plait.gen("hello", max_tokens=16))
+
+    print(greet.run("Ada")["hello"])
+
+Importing this loads the language only; the runtime (and torch with it) is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import TYPE_CHECKING, Any
+
+from . import lang
+from .lang import (
+    Backend,
+    Expr,
+    ForkGroup,
+    Function,
+    PlaitWarning,
+    Result,
+    State,
+    assistant,
+    assistant_begin,
+    assistant_end,
+    function,
+    gen,
+    gen_int,
+    gen_string,
+    greedy_token_selection,
+    select,
+    set_default_backend,
+    system,
+    system_begin,
+    system_end,
+    token_length_normalized,
+    unconditional_likelihood_normalized,
+    user,
+    user_begin,
+    user_end,
+)
+from .runtime import errors
+from .runtime.errors import ForkError, NotReady, PlaitError, RunTimeout
+
+if TYPE_CHECKING:
+    from .runtime.client import connect as connect
+    from .runtime.runtime import Runtime as Runtime
+
+#: Without Runtime and connect, so that a star import stays light.
+__all__ = [
+    "Backend",
+    "Expr",
+    "ForkError",
+    "ForkGroup",
+    "Function",
+    "NotReady",
+    "PlaitError",
+    "PlaitWarning",
+    "Result",
+    "RunTimeout",
+    "State",
+    "__version__",
+    "assistant",
+    "assistant_begin",
+    "assistant_end",
+    "errors",
+    "function",
+    "gen",
+    "gen_int",
+    "gen_string",
+    "greedy_token_selection",
+    "select",
+    "set_default_backend",
+    "system",
+    "system_begin",
+    "system_end",
+    "token_length_normalized",
+    "unconditional_likelihood_normalized",
+    "user",
+    "user_begin",
+    "user_end",
+]
+
+#: Where the names that are loaded on first use live.
+_LAZY = {"Runtime": ".runtime.runtime", "connect": ".runtime.client"}
+
+#: Names that other frontends have and this version does not.
+_NOT_AVAILABLE = {
+    "image": "images are",
+    "video": "video is",
+    "separate_reasoning": "separating reasoning is",
+    "trace": "tracing is",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        value = getattr(importlib.import_module(_LAZY[name], __name__), name)
+        globals()[name] = value
+        return value
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("plait")
+    if name in _NOT_AVAILABLE:
+        raise AttributeError(f"plait.{name}: {_NOT_AVAILABLE[name]} not available in this version")
+    raise AttributeError(f"module 'plait' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _start_backend() -> Backend:
+    """The backend of a run without one: a warm server named by $PLAIT_BACKEND, else a Runtime of our own."""
+    address = os.environ.get("PLAIT_BACKEND")
+    if address:
+        from .runtime.client import connect
+
+        return connect(address)
+    try:
+        from .runtime.runtime import Runtime
+    except ModuleNotFoundError as error:
+        raise errors.BackendError(
+            f"there is no backend to run on: starting one needs {error.name}, which is not installed; "
+            "install 'plait[runtime]', or set PLAIT_BACKEND to the address of a running server"
+        ) from error
+    return Runtime()
+
+
+lang.register_factory(_start_backend)

@@ -1,0 +1,51 @@
+"""The backend that programs run on when nobody names one."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Callable
+
+from ..runtime.errors import BackendError
+from .backend import Backend
+
+_lock = threading.Lock()
+_backend: Backend | None = None
+_started: Backend | None = None  # what the factory made, ours to close
+_factory: Callable[[], Backend] | None = None
+
+
+def set_default_backend(backend: Backend | None) -> None:
+    """Programs run on ``backend`` unless their run names another; None goes back to starting one when needed."""
+    global _backend
+    with _lock:
+        _backend = backend
+
+
+def register_factory(factory: Callable[[], Backend]) -> None:
+    """How to start a backend at the first run without one. ``plait`` registers the Runtime here."""
+    global _factory
+    with _lock:
+        _factory = factory
+
+
+def default_backend() -> Backend:
+    """Raises BackendError when there is none and none can be started."""
+    global _started
+    with _lock:
+        if _backend is not None:
+            return _backend
+        if _started is None:
+            if _factory is None:
+                raise BackendError("there is no default backend; give run(backend=...) or call set_default_backend")
+            _started = _factory()
+            atexit.register(_close_started)
+        return _started
+
+
+def _close_started() -> None:
+    global _started
+    with _lock:
+        backend, _started = _started, None
+    if backend is not None:
+        backend.close()

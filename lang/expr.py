@@ -1,0 +1,102 @@
+"""What a program adds to its state: text, gens, selects, role marks and references, put together with ``+``.
+
+Expressions are immutable descriptions. Adding one to a state makes its ops, so one expression may be added often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..runtime.errors import InvalidValue
+from ..runtime.protocol import Method, Role
+from .dtypes import DType
+from .notices import Site
+from .outcome import Outcome
+
+
+class Expr:
+    """Base of all expressions."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Expr | str) -> ExprList:
+        return ExprList((*parts(self), *parts(as_expr(other))))
+
+    def __radd__(self, other: str) -> ExprList:
+        return ExprList((*parts(as_expr(other)), *parts(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class ExprList(Expr):
+    items: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Literal(Expr):
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class GenExpr(Expr):
+    name: str | None
+    options: Mapping[str, Any]  # normalized: only what was given
+    regex: str | None
+    dtype: DType | None
+    site: Site
+
+    @property
+    def label(self) -> str:
+        return "an unnamed gen" if self.name is None else f"gen {self.name!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class SelectExpr(Expr):
+    name: str | None
+    choices: tuple[str, ...]
+    method: Method
+    temperature: float
+    seed: int | None
+
+    @property
+    def label(self) -> str:
+        return "an unnamed select" if self.name is None else f"select {self.name!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class RoleBeginExpr(Expr):
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class RoleEndExpr(Expr):
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class RefExpr(Expr):
+    """The text that another op produces, whenever it does; no strand waits in the program for it."""
+
+    outcome: Outcome
+    strand: int
+    op: int
+    choice: int
+
+
+def parts(expr: Expr) -> tuple[Expr, ...]:
+    return expr.items if isinstance(expr, ExprList) else (expr,)
+
+
+def as_expr(value: object) -> Expr:
+    """``value`` as an expression. Raises InvalidValue for anything but a str or an expression."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, str):
+        return Literal(value)
+    if value is None:
+        raise InvalidValue("None was added to a state: did a helper function forget to return its text?", "expr")
+    raise InvalidValue(
+        f"only text and expressions can be added to a state, not {type(value).__name__}; write str(...) around it",
+        "expr",
+    )

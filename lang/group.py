@@ -1,0 +1,99 @@
+"""The branches of a fork."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, overload
+
+from ..runtime.errors import InvalidValue
+from .expr import Expr, as_expr
+from .outcome import Outcome
+from .waiting import complete_async
+
+if TYPE_CHECKING:
+    from .state import State
+
+_JOIN_MODES = {
+    "gather": False,
+    "gather_variable": False,  # SGLang's name for it
+    "append": True,
+    "concate_and_append": True,  # SGLang's name for it
+}
+
+
+class ForkGroup(Sequence["State"]):
+    """A list of states. ``group += x`` adds to each: one text or expression for all, a list with one for each, or a
+    function of the branch's index. ``with s.fork(3) as group:`` joins at the end."""
+
+    def __init__(self, parent: State, states: list[State]) -> None:
+        self._parent = parent
+        self._states = states
+        self._joined: Outcome | None = None
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    @overload
+    def __getitem__(self, index: int) -> State: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[State]: ...
+    def __getitem__(self, index: int | slice) -> State | list[State]:
+        return self._states[index]
+
+    def __setitem__(self, index: int, state: State) -> None:
+        """Only what ``group[i] += ...`` needs: the same state goes back to its place."""
+        if self._states[index] is not state:
+            raise InvalidValue("a branch cannot be replaced; use group[i] += ...", "index")
+
+    def __iter__(self) -> Iterator[State]:
+        return iter(self._states)
+
+    def __iadd__(self, other: Expr | str | Sequence[Expr | str] | Callable[[int], Expr | str]) -> Self:
+        with self._parent._program.together():
+            for state, expr in zip(self._states, self._one_each(other), strict=True):
+                state._strand.add(as_expr(expr))
+        return self
+
+    def _one_each(self, other: object) -> Sequence[object]:
+        if isinstance(other, str | Expr):
+            return [other] * len(self)
+        if callable(other):
+            return [other(index) for index in range(len(self))]
+        if isinstance(other, Sequence):
+            if len(other) != len(self):
+                raise InvalidValue(f"{len(other)} expressions for {len(self)} branches", "expr")
+            return other
+        as_expr(other)  # says what is wrong with it
+        return []
+
+    def join(self, mode: str = "gather") -> None:
+        """Closes the branches and gives the parent their names: a list for each, in branch order, None where a branch
+        has no such name. Mode "append" (or "concate_and_append") also appends their texts. Does not wait: reading does.
+        """
+        self._join(mode)
+
+    async def join_async(self, mode: str = "gather") -> None:
+        """:meth:`join`, and waits until the branches have ended, well or not."""
+        await complete_async(self._join(mode).until_finished())
+
+    def _join(self, mode: str) -> Outcome:
+        if mode not in _JOIN_MODES:
+            raise InvalidValue(f"mode must be one of {', '.join(_JOIN_MODES)}, not {mode!r}", "mode")
+        if self._joined is None:
+            self._joined = self._parent._strand.join(
+                [state._strand for state in self._states], append=_JOIN_MODES[mode]
+            )
+        return self._joined
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.join()
+
+    def __repr__(self) -> str:
+        return f"<ForkGroup of {len(self)}>"

@@ -1,0 +1,30 @@
+"""What came of one gen, select or variable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..runtime.protocol import Reason, TokenLogprob, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """``value`` is typed by the gen's dtype, else the text; ``error`` is what reading the value raises, else None.
+
+    ``tokens`` are ids. ``finish_reason`` is "stop", "length" or "abort"; ``matched`` the stop string or token id that
+    ended it. ``partial``: a constrained gen was cut before its constraint accepted. ``scores``: of a select, by
+    choice. A variable that the program set itself has only ``value`` and ``text``.
+    """
+
+    value: Any = None
+    text: str = ""
+    tokens: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    finish_reason: Reason | None = None
+    matched: str | int | None = None
+    usage: Usage = Usage()
+    seed: int | None = None
+    error: BaseException | None = None
+    partial: bool = False
+    scores: tuple[float, ...] | None = None

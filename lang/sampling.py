@@ -1,0 +1,180 @@
+"""Sampling parameters: one table, merged as "the gen's, else the run's, else the default"."""
+
+from __future__ import annotations
+
+import numbers
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict
+
+from ..runtime.errors import InvalidValue
+from ..runtime.protocol import Sampling
+
+#: A program's gen stops here unless it, or the run, says otherwise. Over HTTP the default is the rest of the context.
+DEFAULT_MAX_TOKENS = 128
+
+
+class SamplingOptions(TypedDict, total=False):
+    """Keywords of ``gen`` and of every way to run a program. None, or leaving one out, takes the next default.
+
+    ``stop`` may be a str. ``top_k=-1`` means off, as 0 does. ``seed`` of a run expands to one for each of its gens;
+    ``seed`` of a gen is taken as it is. The other fields are those of :class:`plait.runtime.protocol.Sampling`.
+    """
+
+    max_tokens: int | None
+    min_tokens: int | None
+    n: int | None
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    min_p: float | None
+    repetition_penalty: float | None
+    presence_penalty: float | None
+    frequency_penalty: float | None
+    logit_bias: Mapping[int, float] | None
+    seed: int | None
+    stop: str | Sequence[str] | None
+    stop_token_ids: Sequence[int] | None
+    ignore_eos: bool | None
+    logprobs: bool | None
+    top_logprobs: int | None
+
+
+#: Names that SGLang programs use for the same thing.
+ALIASES = {"max_new_tokens": "max_tokens", "return_logprob": "logprobs", "top_logprobs_num": "top_logprobs"}
+
+#: Names that SGLang and others document and that this version does not have, with what to do instead.
+NOT_AVAILABLE = {
+    "json_schema": "describe the text with regex= for now",
+    "grammar": "describe the text with regex= for now",
+    "stop_regex": "use stop= with the literal strings",
+    "logprob_start_len": "logprobs=True gives the gen's own tokens",
+    "return_text_in_logprobs": "logprobs=True always carries the text",
+}
+
+
+def whole(field: str, value: object) -> int:
+    if not isinstance(value, bool):
+        try:
+            return operator.index(value)  # type: ignore[arg-type]  # anything may come; what has no __index__ raises
+        except TypeError:
+            pass
+    raise InvalidValue(f"{field} must be a whole number, not {value!r}", field)
+
+
+def number(field: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InvalidValue(f"{field} must be a number, not {value!r}", field)
+    return float(value)
+
+
+def flag(field: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidValue(f"{field} must be True or False, not {value!r}", field)
+    return value
+
+
+def strings(field: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, Sequence) or not all(isinstance(item, str) for item in value):
+        raise InvalidValue(f"{field} must be a string or a list of strings, not {value!r}", field)
+    return tuple(value)
+
+
+def token_ids(field: str, value: object) -> tuple[int, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise InvalidValue(f"{field} must be a list of token ids, not {value!r}", field)
+    return tuple(whole(field, item) for item in value)
+
+
+def biases(field: str, value: object) -> dict[int, float]:
+    if not isinstance(value, Mapping):
+        raise InvalidValue(f"{field} must map token ids to numbers, not {value!r}", field)
+    return {whole(field, token): number(field, bias) for token, bias in value.items()}
+
+
+def filter_size(field: str, value: object) -> int:
+    size = whole(field, value)
+    return 0 if size == -1 else size
+
+
+_READERS: dict[str, Callable[[str, object], Any]] = {
+    "max_tokens": whole,
+    "min_tokens": whole,
+    "n": whole,
+    "temperature": number,
+    "top_p": number,
+    "top_k": filter_size,
+    "min_p": number,
+    "repetition_penalty": number,
+    "presence_penalty": number,
+    "frequency_penalty": number,
+    "logit_bias": biases,
+    "seed": whole,
+    "stop": strings,
+    "stop_token_ids": token_ids,
+    "ignore_eos": flag,
+    "logprobs": flag,
+    "top_logprobs": whole,
+}
+OPTION_NAMES = frozenset(_READERS) | frozenset(ALIASES)
+
+
+def unexpected(where: str, name: str) -> TypeError:
+    """The error for a keyword that ``where`` does not take."""
+    if name in NOT_AVAILABLE:
+        return TypeError(f"{where}: {name}= is not available in this version; {NOT_AVAILABLE[name]}")
+    return TypeError(f"{where} got an unexpected keyword argument {name!r}")
+
+
+def normalize(where: str, options: Mapping[str, object]) -> dict[str, Any]:
+    """The options that were given, checked and in wire form.
+
+    Raises TypeError for a name ``where`` does not take, InvalidValue for a bad value; never changes ``options``.
+    """
+    given: dict[str, Any] = {}
+    for name, value in options.items():
+        field = ALIASES.get(name, name)
+        reader = _READERS.get(field)
+        if reader is None:
+            raise unexpected(where, name)
+        if value is None:
+            continue
+        if field in given:
+            raise InvalidValue(f"{where}: {name}= is another name for {field}=; give one of them", field)
+        given[field] = reader(field, value)
+    if given.get("top_logprobs"):
+        given.setdefault("logprobs", True)
+    n = given.get("n", 1)
+    if n < 1:
+        raise InvalidValue(f"{where}: n must be 1 or more, not {n}", "n")
+    check(where, {name: value for name, value in given.items() if name != "n"})
+    return given
+
+
+def check(where: str, fields: Mapping[str, Any]) -> Sampling:
+    sampling = Sampling(**fields)
+    problem = sampling.problem()
+    if problem is not None:
+        field, message = problem
+        raise InvalidValue(f"{where}: {message}", field)
+    return sampling
+
+
+def merge(
+    where: str, run: Mapping[str, Any], own: Mapping[str, Any], extra_stops: Sequence[str] = ()
+) -> tuple[Sampling, int]:
+    """What a gen samples with, and its n. Both mappings are normalized and stay as they are.
+
+    A run's seed is not a gen's: the front expands it, so that the gens of a program differ.
+    """
+    fields: dict[str, Any] = {"max_tokens": DEFAULT_MAX_TOKENS, **run}
+    fields.pop("seed", None)
+    fields.update(own)
+    n: int = fields.pop("n", 1)
+    if extra_stops:
+        fields["stop"] = (*fields.get("stop", ()), *extra_stops)
+    if "min_tokens" not in own and fields.get("min_tokens", 0) > fields["max_tokens"]:
+        fields["min_tokens"] = fields["max_tokens"]  # a run's floor cannot exceed a gen's own ceiling
+    return check(where, fields), n

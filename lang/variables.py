@@ -1,0 +1,186 @@
+"""What a name of a program stands for."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..runtime.errors import ForkError, GenerationError, InvalidValue
+from .dtypes import DType
+from .expr import Expr, ExprList, Literal, RefExpr
+from .outcome import Outcome, Piece, joined
+from .result import Result
+from .waiting import Read
+
+
+class Variable(ABC):
+    """A named value, perhaps still to come. Each method is a read: it waits for what it needs."""
+
+    @abstractmethod
+    def result(self) -> Read[Any]:
+        """A :class:`Result`, or a list of them where the variable is a list. Failures stand inside, as ``error``."""
+
+    def value(self) -> Read[Any]:
+        """The value; raises what failed."""
+        result: Result = yield from self.result()
+        if result.error is not None:
+            raise result.error
+        return result.value
+
+    def stream(self) -> Read[None]:
+        """Its text, piece by piece."""
+        result: Result = yield from self.result()
+        if result.error is not None:
+            raise result.error
+        yield result.text
+
+    @abstractmethod
+    def reference(self) -> Expr:
+        """Its text as an expression, without waiting for it."""
+
+
+class SetVariable(Variable):
+    """``s[name] = value``."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def result(self) -> Read[Any]:
+        return Result(value=self._value, text=str(self._value))
+        yield  # a read that never waits
+
+    def reference(self) -> Expr:
+        return Literal(str(self._value))
+
+
+class OpVariable(Variable):
+    """What a gen or a select produces."""
+
+    def __init__(self, outcome: Outcome, strand: int, op: int, dtype: DType | None = None) -> None:
+        self.outcome = outcome
+        self._strand = strand
+        self._op = op
+        self._dtype = dtype
+
+    def result(self) -> Read[Any]:
+        yield from self.outcome.until_finished()
+        results = [self._choice(choice) for choice in range(len(self.outcome.texts))]
+        return results[0] if len(results) == 1 else results
+
+    def _choice(self, choice: int) -> Result:
+        done, error = self.outcome.dones[choice], self.outcome.errors[choice]
+        text = self.outcome.texts[choice]
+        if done is None:
+            return Result(text=text, error=error)
+        value: Any = text
+        if self._dtype is not None:
+            try:
+                value = self._dtype.parse(text)
+            except ValueError:
+                value = None
+                cut = "max_tokens cut it" if done.reason == "length" else "it was stopped"
+                error = GenerationError(
+                    f"{self.outcome.label} is not a complete {self._dtype.name}: {cut} at {text!r}; raise max_tokens",
+                    field="max_tokens",
+                )
+        return Result(
+            value=value,
+            text=text,
+            tokens=done.ids,
+            logprobs=done.logprobs,
+            finish_reason=done.reason,
+            matched=done.matched,
+            usage=done.usage,
+            seed=done.seed,
+            error=error,
+            partial=done.partial,
+            scores=done.scores,
+        )
+
+    def value(self) -> Read[Any]:
+        found: Result | list[Result] = yield from self.result()
+        for result in found if isinstance(found, list) else [found]:
+            if result.error is not None:
+                raise result.error
+        return [result.value for result in found] if isinstance(found, list) else found.value
+
+    def stream(self) -> Read[None]:
+        yield from self.outcome.stream()
+
+    def reference(self) -> Expr:
+        return RefExpr(self.outcome, self._strand, self._op, 0)
+
+
+class ScopeVariable(Variable):
+    """The text between the marks of ``with s.var_scope(name)``."""
+
+    def __init__(self, name: str, pieces: Sequence[Piece], own: dict[Outcome, tuple[int, int]]) -> None:
+        self._name = name
+        self._pieces = tuple(pieces)
+        self._own = own
+
+    def result(self) -> Read[Any]:
+        try:
+            text = yield from joined(self._pieces)
+        except Exception as error:
+            # Not swallowed: whoever reads the value gets it raised.
+            return Result(error=error)
+        return Result(value=text, text=text)
+
+    def stream(self) -> Read[None]:
+        for piece in self._pieces:
+            yield from piece.stream()
+
+    def reference(self) -> Expr:
+        return ExprList(tuple(self._references()))
+
+    def _references(self) -> Iterator[Expr]:
+        for piece in self._pieces:
+            if piece.mark is not None:
+                raise InvalidValue(f"{self._name!r} holds role marks and cannot be referred to; use its value", "name")
+            if piece.outcome is None:
+                yield Literal(piece.text)
+            else:
+                strand, op = self._own[piece.outcome]
+                yield RefExpr(piece.outcome, strand, op, piece.choice)
+
+
+class JoinedVariable(Variable):
+    """What the branches of a fork call by one name, in branch order; None where a branch has no such name."""
+
+    def __init__(self, name: str, branches: Sequence[Variable | None]) -> None:
+        self._name = name
+        self._branches = tuple(branches)
+
+    def result(self) -> Read[Any]:
+        results: list[Any] = []
+        for branch in self._branches:
+            results.append(None if branch is None else (yield from branch.result()))
+        return results
+
+    def value(self) -> Read[Any]:
+        values: list[Any] = []
+        errors: dict[int, Exception] = {}
+        for index, branch in enumerate(self._branches):
+            try:
+                values.append(None if branch is None else (yield from branch.value()))
+            except Exception as error:
+                errors[index] = error
+        if errors:
+            raise fork_error(f"{self._name!r}", errors)
+        return values
+
+    def stream(self) -> Read[None]:
+        raise InvalidValue(f"{self._name!r} is a list; iterate over the text of one branch", "name")
+        yield ""  # a read, like its siblings
+
+    def reference(self) -> Expr:
+        raise InvalidValue(f"{self._name!r} is a list; refer to one branch: forks[i].ref({self._name!r})", "name")
+
+
+def fork_error(what: str, errors: dict[int, Exception]) -> ForkError:
+    listed = "; ".join(f"branch {index}: {type(error).__name__}: {error}" for index, error in errors.items())
+    error = ForkError(f"{what} failed in {len(errors)} branch{'es' if len(errors) > 1 else ''}: {listed}", errors)
+    error.__cause__ = next(iter(errors.values()))
+    return error
