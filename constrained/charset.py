@@ -1,7 +1,7 @@
 """Sets of code points as sorted ranges, and as small automata over UTF-8 bytes.
 
-Surrogates are in no set: they have no UTF-8. What ``\\w``, ``\\d``, ``\\s`` and IGNORECASE mean is asked of Python's own
-``re`` (over strings made here, never over input), so the meaning is Python's by construction.
+Surrogates are in no set: they have no UTF-8. What ``\\w``, ``\\d``, ``\\s`` and IGNORECASE mean is asked of Python's
+own ``re`` (over strings made here, never over input), so the meaning is Python's by construction.
 """
 
 from __future__ import annotations

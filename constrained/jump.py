@@ -55,8 +55,8 @@ def _some_token(matcher: Matcher, trie: TokenTrie, node: int, path: bytes) -> bo
     child, end = node + 1, trie.skip_at[node]
     while child < end:
         longer = path + trie.byte_at[child : child + 1]
-        if matcher.allows(longer):
-            if trie.first_at[child + 1] > trie.first_at[child] or _some_token(matcher, trie, child, longer):
-                return True
+        ends_token = trie.first_at[child + 1] > trie.first_at[child]
+        if matcher.allows(longer) and (ends_token or _some_token(matcher, trie, child, longer)):
+            return True
         child = trie.skip_at[child]
     return False
