@@ -37,6 +37,7 @@ from .vocabulary import Vocabulary
 
 #: longest frame either way
 MAX_FRAME_BYTES = 60 * 1024 * 1024
+DEFAULT_SECONDS = 10.0
 DEFAULT_MEMORY_BYTES = 2 * 1024**3
 _FORMAT = 1
 
@@ -47,7 +48,7 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: int
     kind: str
     source: str
-    seconds: float = Limits.seconds
+    seconds: float = DEFAULT_SECONDS
 
 
 class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

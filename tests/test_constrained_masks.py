@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from plait.constrained import masks
 from plait.constrained.compiler import compile_spec, load
 from plait.constrained.interface import ConstraintError, Matcher
@@ -19,7 +18,34 @@ from plait.constrained.vocabulary import Vocabulary
 
 EOS, EOS2, PAD = 0, 3, 40
 
-PIECES = 'a b ab abc bc c { } " ":  : , name {" "a 1 12 123 \n  é e x true tru'.split(" ")
+PIECES = [
+    "a",
+    "b",
+    "ab",
+    "abc",
+    "bc",
+    "c",
+    "{",
+    "}",
+    '"',
+    '":',
+    "",
+    ":",
+    ",",
+    "name",
+    '{"',
+    '"a',
+    "1",
+    "12",
+    "123",
+    "\n",
+    "",
+    "é",
+    "e",
+    "x",
+    "true",
+    "tru",
+]
 TOKENS: list[bytes | None] = [
     None,  # EOS
     *[piece.encode() for piece in PIECES if piece][:2],
