@@ -33,7 +33,7 @@ from pathlib import Path
 
 _HERE = Path(__file__).parent
 PREBUILT = "prebuilt"  # folder beside the sources that setup.py fills
-_LIBRARY = "libplait_native.so"
+LIBRARY = "libplait_native.so"
 _BUILD_TIMEOUT = 300.0  # seconds
 _STALE = 3600.0  # seconds after which the file of a killed build is swept away
 _KEPT = 8  # libraries in the cache
@@ -147,7 +147,7 @@ def _prebuilt() -> ctypes.CDLL | None:
     try:
         record = json.loads((folder / "key.json").read_text(encoding="utf-8"))
         if record.get("sources") == source_key() and record.get("cpu") == cpu_key():
-            return ctypes.CDLL(str(folder / _LIBRARY))
+            return ctypes.CDLL(str(folder / LIBRARY))
     except (OSError, ValueError, AttributeError):
         return None  # absent or not ours to use: the cache is next
     return None
@@ -156,7 +156,7 @@ def _prebuilt() -> ctypes.CDLL | None:
 def _cached(compiler: str) -> ctypes.CDLL:
     text = "\n".join([source_key(), cpu_key(), compiler_version(compiler), *flags()])
     folder = cache_folder() / hashlib.sha256(text.encode()).hexdigest()[:32]
-    target = folder / _LIBRARY
+    target = folder / LIBRARY
     if target.exists():
         try:
             return ctypes.CDLL(str(target))
