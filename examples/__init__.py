@@ -1,0 +1,1 @@
+"""Programs to read and run; `plait demo` runs the first of them, quickstart."""

@@ -11,7 +11,7 @@ from ..runtime.protocol import Method, Role
 from .dtypes import dtype_of
 from .expr import Expr, ExprList, GenExpr, RoleBeginExpr, RoleEndExpr, SelectExpr, as_expr, parts
 from .notices import caller
-from .sampling import SamplingOptions, normalize, number, whole
+from .sampling import GenOptions, normalize, number, whole
 
 #: How ``select`` scores its choices; see docs/architecture.md and ``runtime/core/choices.py``.
 token_length_normalized: Method = "token_length_normalized"
@@ -38,7 +38,7 @@ def gen(
     dtype: type | str | None = None,
     choices: Sequence[str] | None = None,
     choices_method: Method | None = None,
-    **options: Unpack[SamplingOptions],
+    **options: Unpack[GenOptions],
 ) -> Expr:
     """Let the model write, until a stop string, its end token, or ``max_tokens`` (128 unless the run says otherwise).
 
@@ -95,12 +95,12 @@ def _check_regex(regex: object) -> None:
         raise InvalidConstraint(f"regex {regex!r} is not a regular expression: {error}", "regex") from error
 
 
-def gen_int(name: str | None = None, max_tokens: int | None = None, **options: Unpack[SamplingOptions]) -> Expr:
+def gen_int(name: str | None = None, max_tokens: int | None = None, **options: Unpack[GenOptions]) -> Expr:
     """``gen(dtype=int)``: the value is an int."""
     return gen(name, max_tokens, dtype=int, **options)
 
 
-def gen_string(name: str | None = None, max_tokens: int | None = None, **options: Unpack[SamplingOptions]) -> Expr:
+def gen_string(name: str | None = None, max_tokens: int | None = None, **options: Unpack[GenOptions]) -> Expr:
     """``gen(dtype=str)``: the text is a quoted JSON string, the value what it spells."""
     return gen(name, max_tokens, dtype=str, **options)
 

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 Start = Callable[[], "tuple[State, Callable[[], Coroutine[Any, Any, None] | None]]"]
 
 
-def run_all(
-    starts: Sequence[Start], *, is_async: bool, limit: int, progress_bar: bool, window: int
-) -> Iterator[State]:
+def run_all(starts: Sequence[Start], *, is_async: bool, limit: int, progress_bar: bool, window: int) -> Iterator[State]:
     """The states in the order of ``starts``. At most ``limit`` run at once, at most ``window`` wait to be taken.
 
     What is still running when the iteration is left, or interrupted, is aborted.

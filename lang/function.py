@@ -64,7 +64,9 @@ class Function:
         self._notices = Notices()
         parameters = list(self._signature.parameters.values())
         if not parameters or parameters[0].kind in (parameters[0].KEYWORD_ONLY, parameters[0].VAR_KEYWORD):
-            raise TypeError(f"{self.name}: a program's first parameter holds its state, as in `def {self.name}(s, ...)`")
+            raise TypeError(
+                f"{self.name}: a program's first parameter holds its state, as in `def {self.name}(s, ...)`"
+            )
         for parameter in parameters:
             if parameter.name in _RESERVED:
                 raise InvalidValue(
@@ -160,7 +162,9 @@ class Function:
         Cancelling it aborts the program.
         """
         call = self._call(args, kwargs, timeout)
-        chosen = backend or _inherited_backend() or await asyncio.to_thread(default_backend)
+        chosen = backend or _inherited_backend()
+        if chosen is None:
+            chosen = await asyncio.to_thread(default_backend)  # starting a runtime takes a while
         state = self._open(call, chosen)
         if self.is_async:
             await self._execute_async(state, call)
@@ -174,7 +178,9 @@ class Function:
         return state
 
     @overload
-    def run_batch(self, items: Iterable[Any], *, generator_style: Literal[False] = False, **kwargs: Any) -> list[State]: ...
+    def run_batch(
+        self, items: Iterable[Any], *, generator_style: Literal[False] = False, **kwargs: Any
+    ) -> list[State]: ...
     @overload
     def run_batch(self, items: Iterable[Any], *, generator_style: Literal[True], **kwargs: Any) -> Iterator[State]: ...
     def run_batch(

@@ -7,12 +7,12 @@ import math
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..runtime.errors import Aborted, BackendError, NotReady, PlaitError, RunTimeout, from_code
-from ..runtime.protocol import Action, Close, Closed, Delta, Done, Event, Failed, Lost, Open, Sampling
+from ..runtime.protocol import Action, Closed, Delta, Done, Event, Failed, Lost, Open, Sampling
 from .backend import Backend
 from .expr import GenExpr
 from .notices import Notices
@@ -198,10 +198,8 @@ class Program:
             self.failure = for_readers(error)
             self._end_all(self.failure)
         if sent:
-            try:
+            with suppress(BackendError):  # the backend is gone, and the work with it
                 self.backend.abort(program=self.id)
-            except BackendError:
-                pass  # the backend is gone, and the work with it
 
     def _end_all(self, error: Exception) -> None:
         if self.failure is None and not (self.ended and self._all_finished()):
@@ -228,8 +226,6 @@ class Program:
                     f"{expr.label} was cut at max_tokens={sampling.max_tokens} (finish_reason='length'); give it more "
                     "max_tokens, or a stop= it reaches",
                 )
-
-
 
 
 def for_readers(error: BaseException) -> Exception:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..runtime.protocol import Reason, TokenLogprob, Usage
@@ -23,7 +23,7 @@ class Result:
     logprobs: tuple[TokenLogprob, ...] | None = None
     finish_reason: Reason | None = None
     matched: str | int | None = None
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     seed: int | None = None
     error: BaseException | None = None
     partial: bool = False

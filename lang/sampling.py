@@ -14,14 +14,13 @@ from ..runtime.protocol import Sampling
 DEFAULT_MAX_TOKENS = 128
 
 
-class SamplingOptions(TypedDict, total=False):
-    """Keywords of ``gen`` and of every way to run a program. None, or leaving one out, takes the next default.
+class GenOptions(TypedDict, total=False):
+    """Keywords of ``gen`` and, with ``max_tokens``, of every way to run a program. None takes the next default.
 
     ``stop`` may be a str. ``top_k=-1`` means off, as 0 does. ``seed`` of a run expands to one for each of its gens;
     ``seed`` of a gen is taken as it is. The other fields are those of :class:`plait.runtime.protocol.Sampling`.
     """
 
-    max_tokens: int | None
     min_tokens: int | None
     n: int | None
     temperature: float | None
@@ -38,6 +37,12 @@ class SamplingOptions(TypedDict, total=False):
     ignore_eos: bool | None
     logprobs: bool | None
     top_logprobs: int | None
+
+
+class SamplingOptions(GenOptions, total=False):
+    """All of them; ``gen`` takes ``max_tokens`` as its second positional argument too."""
+
+    max_tokens: int | None
 
 
 #: Names that SGLang programs use for the same thing.

@@ -166,7 +166,7 @@ class State:
         await complete_async(self._sync())
 
     def error(self) -> BaseException | None:
-        """What went wrong: the program's own exception, else this state's first failed op, else its branches', else None.
+        """What went wrong, or None: the program's exception, else this state's first failed op, else its branches'.
 
         Waits as :meth:`sync` does.
         """

@@ -55,7 +55,7 @@ class Strand(Changing):
 
     def add(self, expr: Expr) -> None:
         """Raises InvalidValue for what cannot stand here, and the program's failure if it has one."""
-        with self.program.lock:
+        with self.program.together():
             self._must_be_open()
             for part in parts(expr):
                 self._add_one(part)
@@ -73,7 +73,9 @@ class Strand(Changing):
                 self._references[outcome] = (strand, op)
             case RoleBeginExpr(role):
                 if self.role is not None:
-                    raise InvalidValue(f"a {role} turn cannot begin inside the {self.role} turn: end that first", "role")
+                    raise InvalidValue(
+                        f"a {role} turn cannot begin inside the {self.role} turn: end that first", "role"
+                    )
                 self.role = role
                 op, outcome = self._waited_op(f"the beginning of the {role} turn")
                 self._buffer.append(RoleBegin(op, role))
@@ -101,8 +103,8 @@ class Strand(Changing):
             self.program.notices.say(
                 "space",
                 expr.site,
-                f"the text before {expr.label} ends in a space; most tokens carry their own leading space, so the model "
-                "writes better without it: take the space off the end of the text",
+                f"the text before {expr.label} ends in a space; most tokens carry their own leading space, so the "
+                "model writes better without it: take the space off the end of the text",
             )
         op, outcome = self._waited_op(expr.label, choices=n, streaming=self.program.streaming)
         constraint = None if pattern is None else Regex(pattern)
@@ -221,7 +223,9 @@ class Strand(Changing):
         if self.program.failure is not None:
             raise self.program.failure
         if self.over or self._closing:
-            raise PlaitError("this state has ended (it was joined, or its program returned); nothing can be added to it")
+            raise PlaitError(
+                "this state has ended (it was joined, or its program returned); nothing can be added to it"
+            )
 
     # ------------------------------------------------------------ failing, on the backend's thread
 

@@ -158,7 +158,9 @@ class FakeBackend:
 
     def ops(self, kind: type[Any]) -> list[Any]:
         """The ops of a kind, in the order they came."""
-        return [op for action in self.actions if isinstance(action, Extend) for op in action.ops if isinstance(op, kind)]
+        return [
+            op for action in self.actions if isinstance(action, Extend) for op in action.ops if isinstance(op, kind)
+        ]
 
     def of(self, kind: type[Any]) -> list[Any]:
         """The actions of a kind."""
@@ -198,9 +200,7 @@ class FakeBackend:
     def _take(self, actions: tuple[Action, ...], listener: Listener) -> None:
         for action in actions:
             if isinstance(action, Open):
-                self._strands[action.strand] = _Strand(
-                    action.strand, action.program, action.seed or 0, (), listener
-                )
+                self._strands[action.strand] = _Strand(action.strand, action.program, action.seed or 0, (), listener)
                 continue
             strand = self._strands[action.strand]
             assert not strand.closed or strand.failed is not None, f"{action} after the strand was closed"
@@ -232,7 +232,7 @@ class FakeBackend:
 
     def _settle(self) -> None:
         """Everything that takes no step, until nothing more can happen."""
-        while any([self._one_op(strand) for strand in list(self._strands.values())]):
+        while sum(self._one_op(strand) for strand in list(self._strands.values())):
             pass
 
     def _one_op(self, strand: _Strand) -> bool:
