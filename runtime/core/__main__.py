@@ -1,0 +1,46 @@
+"""``python -P -m plait.runtime.core``: load a model, connect to the front, run the loop. See :mod:`.loop`.
+
+Exit status: 0 after Stop, SIGTERM or the end of the parent; 1 after a Fatal event. SIGINT is ignored: Ctrl-C reaches
+the whole process group, and what it means is for the front to decide.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+
+# Before torch is imported: idle OpenMP threads would spin beside our own pool.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m plait.runtime.core", description=__doc__)
+    parser.add_argument("--connect", required=True, help="ZeroMQ address that the front has bound (a PAIR socket)")
+    parser.add_argument("--model", required=True, help="a GGUF file or a folder with config.json")
+    parser.add_argument("--mode", choices=("reference", "exact"), default="exact")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--kv-tokens", type=int, default=None, help="slots of the KV pool (default: from memory)")
+    parser.add_argument("--threads", type=int, default=None, help="CPU threads (default: torch's choice)")
+    parser.add_argument("--pipe", type=int, default=None, help="inherited fd; the core exits when it closes")
+    parser.add_argument("--step-tokens", type=int, default=None, help="most prompt tokens in one step")
+    parser.add_argument("--log-level", default="WARNING")
+    return parser
+
+
+def _terminate(signum: int, frame: object) -> None:
+    raise SystemExit(0)
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = arguments().parse_args(argv)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _terminate)
+    from .process import serve
+
+    return serve(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""The two halves after the schedule: run the model, and hand each op its rows of logits."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import torch
+
+from .batch import Segment, build
+from .forking import Forking
+from .gen import Gen
+from .kit import OpError
+from .logprobs import logprob
+from .sampler import Sampled, sample
+from .schedule import Turn
+from .scoring import Scoring
+from .state import State
+from .strand import Status
+
+log = logging.getLogger("plait.core")
+
+
+class Forward:
+    """One forward of everything scheduled. If it raises, every strand in it fails and none of its KV is kept."""
+
+    def __init__(self, timer: Callable[[], float]) -> None:
+        self._timer = timer
+
+    def run(self, state: State, turn: Turn) -> None:
+        if not turn.segments:
+            return
+        batch, turn.slices = build(turn.segments)
+        state.counters.steps += 1
+        began = self._timer()
+        try:
+            turn.logits = state.model.forward(batch)
+        except Exception as error:  # whatever a model raises must not end the core
+            log.exception("forward of %d rows failed", len(batch.ids))
+            for strand in {segment.op.strand: None for segment in turn.segments}:
+                state.poison(strand, f"the forward pass failed: {type(error).__name__}: {error}")
+            state.rescue()
+            turn.segments = []
+        state.counters.timings.forward += self._timer() - began
+
+
+class Deliver:
+    """Sample where logits are, advance every op by its rows, end what is over."""
+
+    def run(self, state: State, turn: Turn) -> None:
+        if not turn.segments or turn.logits is None:
+            return
+        gens: list[tuple[Gen, int]] = []  # with the row of its logits
+        others: list[tuple[Segment, slice]] = []
+        for segment, rows in zip(turn.segments, turn.slices):
+            if isinstance(segment.op, Gen) and segment.wanted:
+                gens.append((segment.op, rows.start))
+            else:
+                others.append((segment, rows))
+        picks = self._pick(turn.logits, gens)
+        faults = [(gen, found.error) for (gen, _), found in zip(gens, picks) if found.error is not None]
+        faults += self._receive(turn.logits, others)
+        for op, message in faults:
+            if op.strand.current is op:
+                state.poison(op.strand, message)
+        if faults:
+            state.rescue()
+        for (gen, _), found in zip(gens, picks):
+            if found.error is None and gen.strand.current is gen and gen.strand.status is Status.RUNNING:
+                self._advance(state, gen, found)
+        for op in {segment.op: None for segment, _ in others}:
+            if op.strand.current is op and op.strand.status is Status.RUNNING:
+                self._conclude(state, op)
+
+    def _pick(self, logits: torch.Tensor, gens: list[tuple[Gen, int]]) -> list[Sampled]:
+        """A token for each gen: sampled, or the forced one that waited for its logprob."""
+        free = [(gen, row) for gen, row in gens if gen.forced_next is None]
+        if not free:
+            table = logits[:0]
+        elif len(free) == len(logits):
+            table = logits
+        else:
+            table = logits[[row for _, row in free]]
+        sampled = iter(sample(table, [gen.row() for gen, _ in free]))
+        picks = []
+        for gen, row in gens:
+            forced = gen.forced_next
+            if forced is None:
+                picks.append(next(sampled))
+            else:
+                value, top = logprob(logits[row].cpu().numpy(), forced, gen.params.top_logprobs)
+                picks.append(Sampled(forced, value, top))
+        return picks
+
+    def _receive(self, logits: torch.Tensor, others: list[tuple[Segment, slice]]) -> list[tuple[Scoring, str]]:
+        faults: list[tuple[Scoring, str]] = []
+        for segment, rows in others:
+            if isinstance(segment.op, Scoring):
+                try:
+                    segment.op.receive(segment, logits[rows])
+                except OpError as error:
+                    faults.append((segment.op, error.message))
+        return faults
+
+    def _advance(self, state: State, gen: Gen, found: Sampled) -> None:
+        try:
+            gen.strand.seq.forget_fresh()
+            gen.pick(found)
+            if gen.end is not None:
+                state.end_gen(gen)
+            else:
+                state.events += gen.outgoing()
+        except OpError as error:
+            state.fail(gen.strand, error)
+        except Exception as error:  # a fault of ours in one op: it fails that strand and no other
+            log.exception("strand %d failed", gen.strand.sid)
+            state.fail(gen.strand, OpError("internal", f"{type(error).__name__}: {error}"))
+
+    def _conclude(self, state: State, op: object) -> None:
+        """An op that got rows but no token: the middle of a prompt, a fork, a score, a prefill."""
+        if isinstance(op, Gen):
+            op.computed()
+            state.events += op.outgoing()
+            if op.end is not None:
+                state.end_gen(op)
+        elif isinstance(op, Forking):
+            if not op.rows():
+                state.end_fork(op)
+        elif isinstance(op, Scoring) and not op.need():
+            try:
+                state.end_score(op)
+            except Exception as error:  # a fault of ours in one op: it fails that strand and no other
+                log.exception("strand %d failed", op.strand.sid)
+                state.fail(op.strand, OpError("internal", f"{type(error).__name__}: {error}"))

@@ -1,0 +1,25 @@
+"""What every op of one core shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...constrained.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    vocabulary: Vocabulary
+    context_length: int
+    clock: Callable[[], float]
+
+
+class OpError(Exception):
+    """This op, and with it its strand, fails. ``code`` is one of :data:`plait.runtime.protocol.CODES`."""
+
+    def __init__(self, code: str, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.field = field

@@ -1,0 +1,77 @@
+"""The core as a process: build the core, tell the front Ready (or Fatal), loop."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import gc
+import logging
+
+import zmq
+
+from ..errors import ModelError
+from ..models.card import read_card
+from ..models.load import load_model
+from ..tokenizer import load_tokenizer
+from ..wire import CoreEvent, Fatal, Ready, ToFront, encode
+from .core import Core
+from .loop import Loop
+from .memory import available_bytes, kv_tokens
+from .settings import CoreSettings
+
+log = logging.getLogger("plait.core")
+
+_FAREWELL_MS = 2000  # how long a last Fatal may take to leave
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Returns the exit status."""
+    logging.basicConfig(level=options.log_level.upper(), format="plait core: %(levelname)s %(message)s")
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    socket = context.socket(zmq.PAIR)
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.connect(options.connect)
+    try:
+        core, ready = build(options)
+        _say(socket, ready)
+        Loop(core, socket, options.pipe).run()
+        return 0
+    except Exception as error:  # the last stand: the front must learn why the core dies
+        if not isinstance(error, ModelError):
+            log.exception("the core cannot go on")
+        socket.setsockopt(zmq.LINGER, _FAREWELL_MS)
+        _say(socket, Fatal(str(error) if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"))
+        return 1
+    finally:
+        socket.close()
+        context.term()
+
+
+def build(options: argparse.Namespace) -> tuple[Core, Ready]:
+    """Model, vocabulary and pool. Raises ModelError."""
+    card = read_card(options.model)
+    model = load_model(card, mode=options.mode, device=options.device, threads=options.threads)
+    tokens = options.kv_tokens
+    if tokens is None:
+        tokens = kv_tokens(available_bytes(options.device), model.kv_bytes_per_token, model.context_length)
+    settings = CoreSettings(kv_tokens=tokens)
+    if options.step_tokens is not None:
+        settings = dataclasses.replace(settings, step_tokens=options.step_tokens)
+    model.allocate(tokens)
+    core = Core(model, load_tokenizer(card).vocabulary, settings)
+    gc.collect()
+    gc.freeze()  # weights and code live as long as we do; the collector need not walk them
+    ready = Ready(
+        kv_tokens=tokens,
+        vocab_size=model.vocab_size,
+        context_length=model.context_length,
+        mode=options.mode,
+        device=options.device,
+        kernels=model.kernels.name,
+    )
+    return core, ready
+
+
+def _say(socket: zmq.Socket[bytes], event: CoreEvent) -> None:
+    """Ready and Fatal are single frames; the queue of a fresh socket takes them without a peer."""
+    socket.send(encode(ToFront((event,))))

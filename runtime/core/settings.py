@@ -1,0 +1,36 @@
+"""What the core may be told: one tree of numbers, checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSettings:
+    """Limits of one step and of the pool.
+
+    ``step_tokens``: rows of one forward while nothing decodes. ``mixed_tokens``: rows of one forward while at least
+    one strand decodes, so that a long prompt does not make the others stutter; decode rows always run, even beyond it.
+    ``score_rows``: rows of a Score whose logits one step may hold (each is a vocabulary wide).
+    ``reserve_share``, ``reserve_cap``: admission keeps this part of a sample's remaining max_tokens (at most the
+    cap, in tokens) free for its growth; what grows beyond is what retraction is for.
+    """
+
+    kv_tokens: int
+    step_tokens: int = 2048
+    mixed_tokens: int = 512
+    max_running: int = 256
+    score_rows: int = 256
+    reserve_share: float = 0.5
+    reserve_cap: int = 512
+    stats_interval_s: float = 0.25
+
+    def __post_init__(self) -> None:
+        for name in ("kv_tokens", "step_tokens", "mixed_tokens", "max_running", "score_rows"):
+            value = getattr(self, name)
+            if value < 1:
+                raise ValueError(f"{name} must be 1 or more, not {value}")
+        if not 0.0 <= self.reserve_share <= 1.0:
+            raise ValueError(f"reserve_share must be from 0 to 1, not {self.reserve_share}")
+        if self.reserve_cap < 0:
+            raise ValueError(f"reserve_cap must be 0 or more, not {self.reserve_cap}")

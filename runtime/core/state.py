@@ -1,0 +1,288 @@
+"""All of a core that lives longer than one step, and the moves of a strand between its statuses."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from ...constrained.interface import Constraint
+from ...constrained.vocabulary import Vocabulary
+from ...radix import FCFS, Order, RadixTree, SlotPool
+from ..models.interface import Model
+from ..wire import Append, CloseStrand, CoreEvent, CoreOp, Forked, ForkAt, OpFailed, Sample, Score
+from .batch import IntArray, Op
+from .counters import Counters
+from .forking import Forking
+from .gen import Gen
+from .kit import Kit, OpError
+from .scoring import Scoring
+from .sequence import Sequence
+from .settings import CoreSettings
+from .strand import Strand, Status
+
+log = logging.getLogger("plait.core")
+
+
+class State:
+    """Strands, pool, tree and what is to be told to the front. Actions and the inbox change it; nothing else does."""
+
+    def __init__(
+        self,
+        model: Model,
+        vocabulary: Vocabulary,
+        settings: CoreSettings,
+        clock: Callable[[], float] = time.monotonic,
+        order: Order[Strand] | None = None,
+    ) -> None:
+        self.model = model
+        self.settings = settings
+        self.clock = clock
+        self.order: Order[Strand] = FCFS() if order is None else order
+        self.kit = Kit(vocabulary, model.context_length, clock)
+        self.pool = SlotPool(settings.kv_tokens)
+        self.tree = RadixTree(self.pool)
+        self.strands: dict[int, Strand] = {}
+        self.running: list[Strand] = []
+        self.waiting: list[Strand] = []
+        self.ready: deque[Strand] = deque()  # may take up the next op
+        self.constraints: dict[str, Constraint | OpError] = {}
+        self.events: list[CoreEvent] = []
+        self.counters = Counters()
+        self._arrivals = itertools.count()
+        self._idle_stamps = itertools.count()
+
+    # ------------------------------------------------------------ births
+
+    def open(self, sid: int, namespace: str, priority: int, program: int, status: Status = Status.IDLE) -> Strand:
+        if sid in self.strands:
+            raise ValueError(f"strand {sid} is open already")
+        strand = Strand(
+            sid,
+            Sequence(self.tree, self.pool, namespace),
+            priority=priority,
+            program=program,
+            arrival=next(self._arrivals),
+            status=status,
+        )
+        self.strands[sid] = strand
+        return strand
+
+    # ------------------------------------------------------------ an op begins and ends
+
+    def proceed(self, strand: Strand) -> None:
+        """Take up ops until one needs the model, or none is left."""
+        while strand.status is Status.IDLE and strand.queue:
+            item = strand.queue.popleft()
+            if isinstance(item, CloseStrand):
+                self.close(strand)
+                return
+            try:
+                if isinstance(item, Append):
+                    strand.seq.append(self._checked(item.ids, "ids"))
+                else:
+                    self._begin(strand, item)
+            except OpError as error:
+                self.fail(strand, error, op=item)
+            except Exception as error:  # a fault of ours in one op: it fails that strand and no other
+                log.exception("strand %d could not begin an op", strand.sid)
+                self.fail(strand, OpError("internal", f"{type(error).__name__}: {error}"), op=item)
+
+    def _checked(self, ids: tuple[int, ...], field: str) -> tuple[int, ...]:
+        size = self.kit.vocabulary.size
+        if ids and not (min(ids) >= 0 and max(ids) < size):
+            bad = next(token for token in ids if not 0 <= token < size)
+            raise OpError("invalid_value", f"{bad} is not a token id (0 to {size - 1})", field)
+        return ids
+
+    def _begin(self, strand: Strand, request: Sample | Score | ForkAt) -> None:
+        """Make the op. One that needs no forward ends at once, the others wait for admission."""
+        if isinstance(request, Sample):
+            gen = Gen(strand, request, self._constraint(request.constraint), self.kit)
+            strand.current = gen
+            if gen.end is not None:
+                gen.admitted(strand.seq.n)
+                self.end_gen(gen)
+                return
+        elif isinstance(request, ForkAt):
+            forking = Forking(strand, request, self.clock)
+            strand.current = forking
+            if not forking.rows():
+                forking.admitted(strand.seq.n)
+                self.end_fork(forking)
+                return
+        else:
+            for choice in request.choices:
+                self._checked(choice, "choices")
+            strand.current = Scoring(strand, request, self.kit, self.settings.score_rows)
+        strand.status = Status.WAITING
+        self.waiting.append(strand)
+
+    def _constraint(self, key: str | None) -> Constraint | None:
+        if key is None:
+            return None
+        found = self.constraints.get(key)
+        if found is None:
+            raise OpError("internal", f"constraint {key!r} was not defined")
+        if isinstance(found, OpError):
+            raise found
+        return found
+
+    def end_gen(self, gen: Gen) -> None:
+        self.events += gen.outgoing()
+        self.events.append(gen.finish())
+        self._settle(gen)
+
+    def end_score(self, scoring: Scoring) -> None:
+        self.events.append(scoring.finish(self.pool))
+        self._settle(scoring)
+
+    def end_fork(self, forking: Forking) -> None:
+        parent = forking.strand
+        parent.seq.publish(parent.seq.kv_len)
+        self.events.append(Forked(parent.sid, forking.op, forking.account.usage()))
+        for sid in forking.children:
+            child = self.strands.get(sid)
+            if child is not None and child.status is Status.BLOCKED:
+                child.seq.inherit(parent.seq)
+                self._idle(child)
+        self._settle(forking)
+
+    def _settle(self, op: Op) -> None:
+        """The op is over: commit its KV, so that what it generated can be found, and go on with the next."""
+        strand = op.strand
+        self._count(op)
+        strand.seq.forget_fresh()
+        strand.seq.publish(strand.seq.kv_len)
+        self._leave(strand)
+        self._idle(strand)
+
+    def _count(self, op: Op) -> None:
+        counters, account = self.counters, op.account
+        counters.sampled_tokens += account.sampled
+        counters.forced_tokens += account.forced
+        counters.recomputed_tokens += account.recomputed
+
+    def _idle(self, strand: Strand) -> None:
+        strand.current = None
+        strand.retracted = False
+        strand.status = Status.IDLE
+        strand.idle_since = next(self._idle_stamps)
+        if strand.queue:
+            self.ready.append(strand)
+
+    def _leave(self, strand: Strand) -> None:
+        if strand.status is Status.RUNNING:
+            self.running.remove(strand)
+        elif strand.status is Status.WAITING:
+            self.waiting.remove(strand)
+
+    # ------------------------------------------------------------ admission and retraction
+
+    def admit(self, strand: Strand, cached: int) -> None:
+        op = strand.current
+        assert op is not None
+        self.waiting.remove(strand)
+        self.running.append(strand)
+        strand.status = Status.RUNNING
+        strand.retracted = False
+        if op.admitted(cached):
+            self.counters.prompt_tokens += op.account.prompt
+            self.counters.cached_tokens += op.account.cached
+
+    def retract(self, strand: Strand, *, keep: bool = True) -> None:
+        """Take the KV of a running strand away; it goes on from its ids when there is room. ``keep``: the KV is
+        sound and may be found again until it is evicted."""
+        op = strand.current
+        assert op is not None and strand.status is Status.RUNNING
+        scratch = op.held()
+        op.retract()
+        for slots in scratch:
+            self.pool.release(slots)
+        strand.seq.release(keep=keep)
+        self.running.remove(strand)
+        strand.status = Status.WAITING
+        strand.retracted = True
+        self.waiting.append(strand)
+        self.counters.retractions += 1
+
+    # ------------------------------------------------------------ deaths
+
+    def fail(self, strand: Strand, error: OpError, op: CoreOp | Op | None = None) -> None:
+        """The op fails; the strand and the children it has not reached go silently."""
+        what = op if op is not None else strand.current
+        assert what is not None
+        choice = 0 if isinstance(what, Append | Score | ForkAt) else what.choice
+        self.events.append(OpFailed(strand.sid, what.op, choice, error.code, error.message, error.field))
+        self.close(strand)
+
+    def abort(self, strand: Strand) -> None:
+        """The running op ends with what it has; everything after it is dropped."""
+        op = strand.current
+        if isinstance(op, Gen):
+            op.abort()
+            op.admitted(strand.seq.kv_len)
+            self.events += op.outgoing()
+            self.events.append(op.finish())
+            self._count(op)
+        elif op is not None:
+            self.events.append(OpFailed(strand.sid, op.op, op.choice, "aborted", "the strand was aborted"))
+        self.close(strand)
+
+    def close(self, strand: Strand) -> None:
+        """Forget the strand and every child it has not forked yet. What it computed stays findable."""
+        op = strand.current
+        if op is not None:
+            for slots in op.held():
+                self.pool.release(slots)
+        self._leave(strand)
+        strand.seq.release(keep=True)
+        pending = [item for item in strand.queue if isinstance(item, ForkAt)]
+        unborn = [sid for fork in pending for sid in fork.children]
+        if isinstance(op, Forking):
+            unborn += op.children
+        strand.queue.clear()
+        strand.current = None
+        strand.status = Status.CLOSED
+        del self.strands[strand.sid]
+        for sid in unborn:
+            child = self.strands.get(sid)
+            if child is not None and child.status is Status.BLOCKED:
+                self.close(child)
+
+    def poison(self, strand: Strand, message: str) -> None:
+        """The model gave no usable result for this strand: it fails, and the KV it made is never found again."""
+        op = strand.current
+        if op is not None:
+            for slots in op.held():
+                self.pool.release(slots)
+            op.retract()
+        strand.seq.poison()
+        self.fail(strand, OpError("internal", message))
+
+    def rescue(self) -> None:
+        """Strands that built on KV found to be wrong compute it again."""
+        for strand in list(self.strands.values()):
+            if strand.seq.stale:
+                if strand.status is Status.RUNNING:
+                    self.retract(strand, keep=False)
+                else:
+                    strand.seq.release(keep=False)
+
+    # ------------------------------------------------------------ accounting
+
+    def in_use(self) -> IntArray:
+        """Every slot that a strand holds outside the tree."""
+        parts = [strand.seq.tail for strand in self.strands.values()]
+        for strand in self.running:
+            if strand.current is not None:
+                parts += strand.current.held()
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
+
+    def check(self) -> None:
+        """Raise IntegrityError unless free + cached + in use == total and every slot is owned once."""
+        self.tree.check(self.in_use())

@@ -1,0 +1,46 @@
+"""A strand as the core sees it: a sequence, the ops still to do, and where it stands."""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+
+from ..wire import CloseStrand, CoreOp
+from .batch import Op
+from .sequence import Sequence
+
+
+class Status(Enum):
+    """::
+
+        BLOCKED ──parent forks──> IDLE <──op ends── RUNNING
+                                   │                 ^   │ retracted
+                                   └──op needs KV──> WAITING <┘         any ──> CLOSED
+    """
+
+    BLOCKED = "blocked"  # a child whose parent has not reached the fork
+    IDLE = "idle"
+    WAITING = "waiting"  # its current op wants admission
+    RUNNING = "running"
+    CLOSED = "closed"
+
+
+class Strand:
+    """``arrival`` rises by one with each strand: lower is older, and the older of equal priority goes first."""
+
+    __slots__ = ("arrival", "current", "idle_since", "priority", "program", "queue", "retracted", "seq", "sid", "status")
+
+    def __init__(self, sid: int, seq: Sequence, *, priority: int, program: int, arrival: int, status: Status) -> None:
+        self.sid = sid
+        self.seq = seq
+        self.priority = priority
+        self.program = program
+        self.arrival = arrival
+        self.status = status
+        self.queue: deque[CoreOp | CloseStrand] = deque()
+        self.current: Op | None = None
+        self.retracted = False
+        self.idle_since = 0
+
+    def __repr__(self) -> str:
+        return f"<Strand {self.sid} {self.status.value} n={self.seq.n} kv={self.seq.kv_len} queued={len(self.queue)}>"
