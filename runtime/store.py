@@ -82,6 +82,8 @@ def resolve(model: str | Path | None) -> Path:
     """
     if model is None:
         return default_model()
+    if isinstance(model, str) and not model.strip():
+        raise ModelError("the model's name is empty")
     path = Path(model).expanduser()
     if path.exists():
         return path
@@ -97,8 +99,6 @@ def fetch(name: str | None = None, progress: Progress | None = None, *, only_if_
     """
     if name is None or name in (DEFAULT.name, DEFAULT.file_name):
         return default_model(progress)
-    if not name.strip():
-        raise ModelError("the model's name is empty")
     folder, tried = models_folder(), [f"the path {name}"]
     if only_if_missing and _NAME.fullmatch(name):
         for candidate in (folder / name, folder / f"{name}.gguf"):
@@ -151,7 +151,8 @@ def add(source: str | Path, name: str | None = None, progress: Progress = no_pro
         raise ModelError(
             f"{path} is not a whole model: config.json and every *.safetensors its index names must be there"
         )
-    chosen = name or (path.stem if path.is_file() else path.resolve().name)
+    own = path.stem if path.is_file() else path.resolve().name
+    chosen = own if name is None else name
     if not _NAME.fullmatch(chosen):
         raise ModelError(f"{chosen!r} cannot name a model: letters, digits, '.', '_', '+', '-' only (--name)")
     from .models.card import read_card

@@ -6,17 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...lang.backend import Backend
 from .. import store
 from ..errors import RequestError
+from ..server.backend import Backend
 
 
 @contextmanager
-def opened(address: str | None, **options: Any) -> Iterator[Backend]:
+def opened(address: str | None, /, **options: Any) -> Iterator[Backend]:
     """``connect(address)``, else a Runtime with ``options``; closed at the end, whatever happens."""
     if address:
         if given := sorted(name for name, value in options.items() if value not in (None, "auto")):
-            raise RequestError(f"a running backend has its own {', '.join(given)}: leave that or --backend out", given[0])
+            raise RequestError(
+                f"a running backend has its own {', '.join(given)}: leave that or --backend out", given[0]
+            )
         from ..client import connect
 
         backend: Backend = connect(address)

@@ -6,7 +6,6 @@ import queue
 import sys
 from typing import Any
 
-from ...lang.backend import Backend
 from ..errors import PlaitError, from_code
 from ..protocol import (
     Action,
@@ -26,6 +25,7 @@ from ..protocol import (
     Sampling,
     Text,
 )
+from ..server.backend import Backend
 from .backends import opened
 
 _HELP = "Empty line or /exit leaves, /reset forgets, Ctrl-C stops an answer."

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.table import Table
 
+from ..protocol import Usage
 from .backends import opened
 
-if TYPE_CHECKING:
-    from ...lang.result import Result
+
+class HasUsage(Protocol):
+    """A ``Result`` of the language, which the runtime does not import."""
+
+    @property
+    def usage(self) -> Usage: ...
 
 
 def run_demo(**options: Any) -> None:
@@ -30,7 +35,7 @@ def run_demo(**options: Any) -> None:
         Console().print(table(results))
 
 
-def table(results: Sequence[tuple[str, Result]]) -> Table:
+def table(results: Sequence[tuple[str, HasUsage]]) -> Table:
     """One row per gen: prompt tokens computed and reused, output tokens forced and sampled, and how fast."""
     made = Table(title=None, pad_edge=False)
     made.add_column("gen")
@@ -46,7 +51,7 @@ def table(results: Sequence[tuple[str, Result]]) -> Table:
     return made
 
 
-def row(result: Result) -> tuple[str, ...]:
+def row(result: HasUsage) -> tuple[str, ...]:
     usage = result.usage
     first = f"{usage.first_token_s * 1000:.0f} ms" if usage.first_token_s else ""
     rate = f"{usage.completion / usage.total_s:.0f}" if usage.completion and usage.total_s else ""

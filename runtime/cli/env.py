@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import sys
 import warnings
 from importlib.metadata import PackageNotFoundError, version
@@ -13,6 +14,11 @@ from .. import store
 
 _PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "msgspec", "pyzmq", "fastapi", "uvicorn", "triton")
 _FLAGS = ("avx", "avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "avx_vnni", "amx_bf16", "amx_int8")
+_ASK_TORCH = """
+import torch
+found = [f"cuda:{i} {torch.cuda.get_device_name(i)}" for i in range(torch.cuda.device_count())]
+print(", ".join(found) or "cpu")
+"""
 
 
 def version_of(package: str) -> str | None:
@@ -69,13 +75,16 @@ def _memory() -> str:
 
 
 def _device() -> str:
-    try:
-        import torch
-    except ImportError:
+    """Asked in a child: torch takes seconds to import, and its drivers may do worse than raise."""
+    if version_of("torch") is None:
         return "none: torch is missing"
-    if not torch.cuda.is_available():
-        return "cpu"
-    return ", ".join(f"cuda:{i} {torch.cuda.get_device_name(i)}" for i in range(torch.cuda.device_count()))
+    try:
+        child = subprocess.run(
+            [sys.executable, "-P", "-c", _ASK_TORCH], capture_output=True, text=True, timeout=120, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "unknown: torch did not answer within two minutes"
+    return child.stdout.strip() or f"unknown: {child.stderr.strip().splitlines()[-1:] or 'torch said nothing'}"
 
 
 def _native() -> str:

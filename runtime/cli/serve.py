@@ -27,7 +27,7 @@ def serve(
     with bound(host, port) as listening, terminable():
         import uvicorn
 
-        from ..server import create_app
+        from ..server.app import create_app
 
         with opened(None, **options) as backend:
             info = backend.info()

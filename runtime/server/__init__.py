@@ -1,8 +1,5 @@
-"""The HTTP server: OpenAI's routes over any :class:`plait.lang.backend.Backend`."""
+"""The HTTP server: OpenAI's routes over any :class:`~plait.runtime.server.backend.Backend`.
 
-from __future__ import annotations
-
-from .app import create_app
-from .settings import ServerSettings
-
-__all__ = ["ServerSettings", "create_app"]
+``from plait.runtime.server.app import create_app``; this package itself imports nothing, so that the command line can
+name the settings without loading FastAPI.
+"""

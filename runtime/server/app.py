@@ -10,9 +10,9 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
-from ...lang.backend import Backend
 from ..errors import PlaitError
 from ..wire import Stats
+from .backend import Backend
 from .endpoint import Endpoint
 from .guard import Admission, RequireKey
 from .metrics import CONTENT_TYPE, CountRequests, Metrics

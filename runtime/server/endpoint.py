@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from ...lang.backend import Backend
 from ..errors import PlaitError
 from ..protocol import Info
+from .backend import Backend
 from .guard import Admission, ClientGone, read_body
 from .job import Job, Piece
 from .metrics import Metrics

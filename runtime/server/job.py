@@ -7,8 +7,8 @@ from collections import deque
 from types import TracebackType
 from typing import TypeAlias
 
-from ...lang.backend import Backend
 from ..protocol import Action, Close, Delta, Done, Event, Extend, Failed, Lost, Open, Usage
+from .backend import Backend
 from .problems import HttpProblem, from_failed
 from .work import Work
 
@@ -84,7 +84,10 @@ class Job:
         pieces: list[Piece] = []
         last: dict[int, int] = {}  # index -> place in pieces of its last delta
         while self._arrived:
-            event = self._arrived.popleft()
+            event = self._arrived[0]
+            if pieces and isinstance(event, Failed | Lost):
+                break  # what came before goes out first
+            self._arrived.popleft()
             if isinstance(event, Failed):
                 raise from_failed(event, self.work.names)
             if isinstance(event, Lost):
