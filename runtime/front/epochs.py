@@ -1,0 +1,168 @@
+"""Epochs of the core: one process after another. When one dies, the next is told all that the strands need.
+
+A strand is blamed for a death if the core may have been computing for it. A second death within a minute with the
+same strand blamed fails that strand, so that one poisonous request cannot take the others down for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .. import wire
+from ..errors import BackendError, ModelError
+from .link import CoreItem, CoreLink, LinkFactory
+from .strand import OpError, Strand, opening
+
+if TYPE_CHECKING:
+    from .front import Front
+
+log = logging.getLogger(__name__)
+
+
+class Epochs:
+    def __init__(self, front: Front, factory: LinkFactory) -> None:
+        self._front = front
+        self._factory = factory
+        self._link: CoreLink | None = None
+        self._up = False
+        self._task: asyncio.Task[None] | None = None
+        self._closing = False
+
+    async def start(self) -> wire.Ready:
+        link = self._link = self._factory()
+        try:
+            ready = await link.start(self._front.on_events, self._on_death)
+        except BaseException:
+            await link.close()
+            raise
+        self._up = True
+        return ready
+
+    def send(self, items: Sequence[CoreItem]) -> None:
+        """While the core is down nothing is sent: the records hold it, and the replay sends it."""
+        if self._up and self._link is not None:
+            self._link.send(items)
+        elif self._task is None and not self._closing:
+            self._restart("the core is not running")
+
+    async def close(self) -> None:
+        self._closing = True
+        self._up = False
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._link is not None:
+            await self._link.close()
+
+    # ------------------------------------------------------------ death
+
+    def _on_death(self, cause: str) -> None:
+        if self._closing or not self._up:
+            return
+        self._up = False
+        log.warning("the core died and is started again: %s", cause)
+        front = self._front
+        front.metrics.epoch_ended()
+        front.constraints.epoch_ended()
+        now = front.settings.clock()
+        for strand in list(front.sids.values()):
+            if strand.gone or strand.sid not in front.sids:
+                continue
+            if strand.aborting:
+                front.sids.pop(strand.sid, None)
+                front.answers.abort_now(strand)
+            elif strand.running:
+                if now - strand.last_death <= front.settings.blame_window:
+                    self._blame(strand, cause)
+                strand.last_death = now
+        self._restart(cause)
+        front.turn()
+
+    def _blame(self, strand: Strand, cause: str) -> None:
+        head = strand.head
+        assert head is not None
+        error = OpError("core_crashed", f"the core died twice within a minute while it ran this op: {cause}")
+        self._front.sids.pop(strand.sid, None)
+        if strand.hidden:
+            self._front.kill(strand, error)
+        else:
+            choices = (0,) if isinstance(head.op, wire.Sample) else None
+            self._front.fail(strand, head.op.op, error, choices)
+
+    def _restart(self, cause: str) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._again(cause))
+
+    async def _again(self, cause: str) -> None:
+        if self._link is not None:
+            await self._link.close()
+        for _ in range(self._front.settings.max_restarts):
+            try:
+                await self.start()
+                break
+            except (ModelError, BackendError) as error:
+                cause = str(error)
+                log.warning("the core does not start again: %s", cause)
+        else:
+            self._give_up(cause)
+            return
+        self._task = None
+        self._replay()
+
+    def _give_up(self, cause: str) -> None:
+        front = self._front
+        error = OpError("core_crashed", f"the core cannot be started again: {cause}")
+        for strand in list(front.sids.values()):
+            if front.sids.pop(strand.sid, None) is None:
+                continue  # went with its parent
+            op = strand.first_pending()
+            if strand.hidden:
+                front.kill(strand, error)
+            elif op is not None:
+                front.fail(strand, op, error)
+            else:
+                strand.cause = error
+        front.turn()
+        self._task = None
+
+    # ------------------------------------------------------------ replay
+
+    def _replay(self) -> None:
+        """Everything the new core must know, parents before children (sids rise)."""
+        front = self._front
+        for sid in sorted(front.sids):
+            strand = front.sids[sid]
+            for item in self._script(strand):
+                front.send(item)
+        front.turn()
+
+    def _script(self, strand: Strand) -> list[CoreItem]:
+        items: list[CoreItem] = []
+        ops: list[wire.CoreOp] = []
+        if strand.ids is not None:
+            items.append(opening(strand))
+            if strand.ids:
+                first = strand.inflight[0].op.op if strand.inflight else max(strand.last_op, 0)
+                ops.append(wire.Append(op=first, ids=tuple(strand.ids)))
+        for entry in strand.inflight:
+            op = entry.op
+            if isinstance(op, wire.Sample):
+                if op.constraint is not None:
+                    self._front.constraints.define(op.constraint)
+                resume = tuple(entry.running.sampled) if entry.running is not None else ()
+                op = wire.Sample(
+                    op=op.op,
+                    params=op.params,
+                    choice=op.choice,
+                    constraint=op.constraint,
+                    resume_ids=resume,
+                    resume_usage=entry.started,
+                )
+            ops.append(op)
+        if ops:
+            items.append(wire.ExtendStrand(sid=strand.sid, ops=tuple(ops)))
+        if strand.close_sent:
+            items.append(wire.CloseStrand(sid=strand.sid))
+        return items

@@ -1,0 +1,71 @@
+"""Bounds and clocks of the front, in one place. Every queue, cache and wait has one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..models.card import ModelCard
+    from ..tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Seconds, items and bytes. ``clock`` is monotonic seconds."""
+
+    max_strands: int = 20_000  # live strands of all sessions; beyond: queue_full
+    max_pending_ops: int = 200_000  # unanswered ops of all sessions; beyond: queue_full
+    max_choices: int = 4_096  # of one Select
+    max_n: int = 128  # choices of one Gen
+    start_timeout: float = 600.0  # from Popen to Ready
+    blame_window: float = 60.0  # two deaths within it on one strand fail that strand
+    max_restarts: int = 3  # failed starts in a row after which every strand fails
+    compile_timeout: float = 30.0  # wall clock of one constraint
+    compile_memory: int = 2 * 1024**3  # address space of the compiler child, bytes
+    payload_bytes: int = 64 * 1024**2  # compiled constraints kept
+    error_seconds: float = 60.0  # how long a refused constraint is remembered
+    max_constraints: int = 10_000  # remembered, refused ones included
+    lease: float = 60.0  # a client without a sign of life keeps its strands this long
+    probe: float = 5.0  # how often each client is probed
+    clock: Callable[[], float] = time.monotonic
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """What the front has to know of a model: no weights."""
+
+    name: str
+    tokenizer: Tokenizer
+    vocab_size: int
+    context_length: int  # tokens
+    chat_template: str | None = None
+
+    @classmethod
+    def of(cls, card: ModelCard, tokenizer: Tokenizer) -> ServedModel:
+        return cls(
+            name=card.name,
+            tokenizer=tokenizer,
+            vocab_size=tokenizer.size,
+            context_length=card.config.context,
+            chat_template=card.chat_template,
+        )
+
+    def token_text(self, token: int | None) -> str:
+        """How a token is written in a prompt; "" for None."""
+        return "" if token is None else self.tokenizer.token_bytes(token).decode("utf-8", "replace")
+
+
+def available_memory() -> int:
+    """Bytes that can be taken without swapping (Linux: MemAvailable; elsewhere half of the physical memory)."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123 - a kernel file, no path to manage
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass  # not Linux
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2

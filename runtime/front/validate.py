@@ -1,0 +1,55 @@
+"""What is wrong with an op, found when it arrives: every refusal names the field and the fix."""
+
+from __future__ import annotations
+
+from ..protocol import Gen, Ids, Select
+from .settings import ServedModel, Settings
+from .strand import Item, OpError
+
+
+def check(item: Item, model: ServedModel, settings: Settings) -> OpError | None:
+    """The first fault of one op, by itself; faults that depend on the strand are found when it is lowered."""
+    try:
+        return _check(item, model, settings)
+    except TypeError as error:  # a client in this process is not held to the types by the codec
+        return OpError("invalid_value", f"{type(item).__name__}: a field has the wrong type ({error})")
+
+
+def _check(item: Item, model: ServedModel, settings: Settings) -> OpError | None:
+    if isinstance(item, Gen):
+        return _gen(item, model, settings)
+    if isinstance(item, Select):
+        return _select(item, settings)
+    if isinstance(item, Ids):
+        for token in item.ids:
+            if not 0 <= token < model.vocab_size:
+                return OpError("invalid_value", f"ids: {token} is not a token id (0 to {model.vocab_size - 1})", "ids")
+    return None
+
+
+def _gen(gen: Gen, model: ServedModel, settings: Settings) -> OpError | None:
+    problem = gen.sampling.problem(model.vocab_size)
+    if problem is not None:
+        return OpError("invalid_value", problem[1], problem[0])
+    if not 1 <= gen.n <= settings.max_n:
+        return OpError("invalid_value", f"n must be a whole number from 1 to {settings.max_n}, not {gen.n}", "n")
+    return None
+
+
+def _select(select: Select, settings: Settings) -> OpError | None:
+    if not select.choices:
+        return OpError("invalid_value", "choices must hold at least one string", "choices")
+    if len(select.choices) > settings.max_choices:
+        return OpError(
+            "invalid_value", f"at most {settings.max_choices} choices, not {len(select.choices)}", "choices"
+        )
+    for at, text in enumerate(select.choices):
+        if not text:
+            return OpError("invalid_value", f"choices[{at}] must not be empty", "choices")
+    if not 0.0 <= select.temperature <= 100.0:  # also false for NaN
+        return OpError(
+            "invalid_value", f"temperature must be a number from 0 to 100, not {select.temperature!r}", "temperature"
+        )
+    if select.seed is not None and not -(2**63) <= select.seed < 2**64:
+        return OpError("invalid_value", f"seed must be a 64-bit whole number, not {select.seed!r}", "seed")
+    return None
