@@ -69,7 +69,7 @@ def category(letter: str, ascii_only: bool) -> Ranges:
 def _cased() -> str:
     """Every character that any case mapping touches."""
     letters = "".join(chr(c) for low, high in category("w", False) for c in range(low, high + 1))
-    found = set()
+    found: set[str] = set()
     for c in letters:
         low, high = c.lower(), c.upper()
         if low != high:

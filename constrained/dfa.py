@@ -170,7 +170,7 @@ def prune(dfa: Dfa) -> Dfa | None:
     """Without states that cannot reach acceptance or cannot be reached; None if the language is empty."""
     states = dfa.states
     source, at = np.nonzero(dfa.table >= 0)
-    target = dfa.table[source, at]
+    target = dfa.table[source, at].astype(np.int64)
     live = _reach(states, np.flatnonzero(dfa.accepting), target, source)
     if not live[0]:
         return None

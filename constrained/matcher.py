@@ -32,7 +32,7 @@ class DfaConstraint:
         self.classes = self.dfa.table.shape[1]
         # plain ints and memoryviews: several times faster to index one by one than numpy arrays
         self.byte_class = self.dfa.byte_class.tobytes()
-        self.table = memoryview(self.dfa.table.reshape(-1))
+        self.table = self.dfa.table.reshape(-1).data
         self.accepting = self.dfa.accepting.tobytes()
         self._walk = Walk(self.dfa, vocabulary.trie)
         self._eos = np.zeros(vocabulary.mask_words, np.uint32)
@@ -100,7 +100,7 @@ class DfaConstraint:
     @cached_property
     def last(self) -> bytes:
         """uint8[S]: 1 where nothing may follow."""
-        return bytes(~(self.dfa.table >= 0).any(axis=1))
+        return np.asarray(self.dfa.table.max(axis=1) < 0).tobytes()
 
 
 class DfaMatcher:

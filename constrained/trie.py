@@ -35,7 +35,8 @@ class TokenTrie:
 
     def __init__(self, tokens: Sequence[bytes]) -> None:
         order = sorted((data, token) for token, data in enumerate(tokens) if data)
-        byte, depth, first, ids = [0], [0], [0], []
+        byte, depth, first = [0], [0], [0]
+        ids: list[int] = []
         before = b""
         for data, token in order:
             if data != before:
@@ -63,8 +64,8 @@ class TokenTrie:
         self.token_ids: NDArray[np.int32] = np.array(ids, np.int32)
         # the same for code that looks at single nodes, where indexing numpy arrays would be slow
         self.byte_at = bytes(byte)
-        self.skip_at = memoryview(self.skip)
-        self.first_at = memoryview(self.first)
+        self.skip_at = self.skip.data
+        self.first_at = self.first.data
         self.max_depth = max(depth)
         self.words = (len(tokens) + 31) // 32
 

@@ -16,41 +16,17 @@ from plait.constrained.masks import MaskCache
 from plait.constrained.matcher import DfaConstraint
 from plait.constrained.vocabulary import Vocabulary
 
-EOS, EOS2, PAD = 0, 3, 40
+EOS, EOS2 = 0, 3
 
-PIECES = [
-    "a",
-    "b",
-    "ab",
-    "abc",
-    "bc",
-    "c",
-    "{",
-    "}",
-    '"',
-    '":',
-    "",
-    ":",
-    ",",
-    "name",
-    '{"',
-    '"a',
-    "1",
-    "12",
-    "123",
-    "\n",
-    "",
-    "é",
-    "e",
-    "x",
-    "true",
-    "tru",
-]
+PIECES = (
+    *("a", "b", "ab", "abc", "bc", "c", "{", "}", '"', '":', ":", ",", "name", '{"', '"a'),
+    *("1", "12", "123", "\n", "é", "e", "x", "true", "tru"),
+)
 TOKENS: list[bytes | None] = [
     None,  # EOS
-    *[piece.encode() for piece in PIECES if piece][:2],
+    *[piece.encode() for piece in PIECES[:2]],
     None,  # EOS2
-    *[piece.encode() for piece in PIECES if piece][2:],
+    *[piece.encode() for piece in PIECES[2:]],
     b"\xf0\x9f\x98",  # three of an emoji's four bytes
     b"\x98\x80",
     b"a",  # the same bytes as an earlier id
