@@ -125,7 +125,7 @@ def select(
         raise InvalidValue("choices is empty: there is nothing to select from", "choices")
     for choice in choices:
         if not isinstance(choice, str) or not choice:
-            raise InvalidValue(f"every choice must be a non-empty string, not {choice!r}", "choices")
+            raise InvalidValue(f"choices must be non-empty strings, not {choice!r}", "choices")
     if choices_method not in METHODS:
         raise InvalidValue(
             f"choices_method must be one of {', '.join(METHODS)}, not {choices_method!r}", "choices_method"

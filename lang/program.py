@@ -86,8 +86,8 @@ class Program:
     def flush(self) -> None:
         """Sends what was put, in one submission; raises BackendClosed once the backend is closed."""
         with self.lock:
-            if self._corks or not self._outbox:
-                return
+            if self._corks or all(isinstance(action, Open) for action in self._outbox):
+                return  # nothing yet that could run
             actions, self._outbox = self._outbox, []
             self._sent = True
             try:

@@ -201,7 +201,7 @@ class Strand(Changing):
 
     def flush(self) -> None:
         with self.program.lock:
-            if self._buffer and not self._closing:
+            if self._buffer and not (self._closing or self.over):
                 self.program.put(Extend(self.id, tuple(self._buffer)))
                 self._buffer = []
             self.program.flush()
