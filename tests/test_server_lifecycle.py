@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from plait.runtime.front.metrics import Metrics as FrontMetrics
 from plait.runtime.server.app import create_app
 from plait.runtime.server.settings import ServerSettings
 from plait.runtime.wire import Stats
@@ -250,6 +251,7 @@ def test_health_follows_the_backend() -> None:
 
 
 def test_metrics_count() -> None:
+    counters = FrontMetrics()
     stats = Stats(
         running=2,
         waiting=1,
@@ -267,9 +269,12 @@ def test_metrics_count() -> None:
         step_s=1.5,
         forward_s=1.0,
     )
+    counters.take(stats)
+    counters.epoch_ended()  # totals go on over the core's death
+    counters.take(stats)
 
     async def go() -> str:
-        app = create_app(ScriptedBackend(), ServerSettings(), stats=lambda: stats)
+        app = create_app(ScriptedBackend(), ServerSettings(), counters=counters)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as http:
             for body in ({"prompt": "x", "n": 2}, {"prompt": 1}, {"prompt": "x", "stream": True}):
                 await http.post("/v1/completions", json=body)
@@ -283,9 +288,10 @@ def test_metrics_count() -> None:
     model = '{model_name="tiny"}'
     assert float(lines[f"plait_num_requests_running{model}"]) == 2
     assert float(lines[f"plait_kv_cache_usage_perc{model}"]) == 0.25
-    assert float(lines[f"plait_prefix_cache_hits_total{model}"]) == 30
-    assert float(lines[f"plait_generation_tokens_total{model}"]) == 7
-    assert float(lines[f"plait_num_preemptions_total{model}"]) == 1
+    assert float(lines[f"plait_prefix_cache_hits_total{model}"]) == 60
+    assert float(lines[f"plait_generation_tokens_total{model}"]) == 14
+    assert float(lines[f"plait_num_preemptions_total{model}"]) == 2
+    assert float(lines[f"plait_core_deaths_total{model}"]) == 1
     assert float(lines['plait_request_success_total{finished_reason="stop"}']) == 3
     assert float(lines['plait_http_requests_total{route="/v1/completions",status="200"}']) == 2
     assert float(lines['plait_http_requests_total{route="/v1/completions",status="400"}']) == 1

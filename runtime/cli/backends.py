@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import store
 from ..errors import RequestError
 from ..server.backend import Backend
+
+if TYPE_CHECKING:
+    from ..runtime import Runtime
 
 
 @contextmanager
@@ -27,7 +30,14 @@ def opened(address: str | None, /, **options: Any) -> Iterator[Backend]:
         finally:
             backend.close()
         return
-    path = store.resolve(options.pop("model", None))
+    with started(**options) as runtime:
+        yield runtime
+
+
+@contextmanager
+def started(*, model: str | None = None, **options: Any) -> Iterator[Runtime]:
+    """A Runtime of this process; its model is fetched first if need be."""
+    path = store.resolve(model)
     from ..runtime import Runtime
 
     with Runtime(path, **options) as runtime:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..protocol import Usage
-from .backends import opened
+from .backends import started
 
 
 class HasUsage(Protocol):
@@ -21,7 +21,7 @@ class HasUsage(Protocol):
 
 
 def run_demo(**options: Any) -> None:
-    with opened(None, **options) as backend:
+    with started(**options) as backend:
         info = backend.info()
         print(f"plait: {info.model}, {info.mode} mode on {info.device}\n", file=sys.stderr, flush=True)
         from ...examples.quickstart import run_demo as quickstart

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import RequestError
 from ..server.settings import ServerSettings
-from .backends import opened
+from .backends import started
 
 _HEADER_BYTES = 64 * 1024
 
@@ -29,9 +29,9 @@ def serve(
 
         from ..server.app import create_app
 
-        with opened(None, **options) as backend:
+        with started(**options) as backend:
             info = backend.info()
-            app = create_app(backend, settings, stats=getattr(backend, "stats", None))
+            app = create_app(backend, settings, counters=backend.front.metrics)
             config = uvicorn.Config(
                 app,
                 http="h11",  # the one whose headers have a bound

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import msgspec
 from fastapi import FastAPI, Request, Response
@@ -11,11 +10,10 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from ..errors import PlaitError
-from ..wire import Stats
 from .backend import Backend
 from .endpoint import Endpoint
 from .guard import Admission, RequireKey
-from .metrics import CONTENT_TYPE, CountRequests, Metrics
+from .metrics import CONTENT_TYPE, Counters, CountRequests, Metrics
 from .problems import HttpProblem, from_exception
 from .reply import JSON
 from .settings import ServerSettings
@@ -26,15 +24,15 @@ def create_app(
     backend: Backend,
     settings: ServerSettings | None = None,
     *,
-    stats: Callable[[], Stats | None] | None = None,
+    counters: Counters | None = None,
 ) -> FastAPI:
-    """``stats`` reads the core's counters for /metrics (``Runtime`` has them); without it only HTTP's are there.
+    """``counters``: ``Runtime.front.metrics``, for /metrics; without them only HTTP's own are there.
 
     The application neither starts nor closes the backend, and has no tokenizer: it sends ops and reads events.
     """
     settings = settings or ServerSettings()
     started = int(time.time())
-    metrics = Metrics(backend.info().model, stats)
+    metrics = Metrics(backend.info().model, counters)
     admission = Admission(settings.max_queue)
     metrics.in_flight.set_function(lambda: admission.held)
     # no docs pages: they load scripts from elsewhere, and bodies are checked by msgspec, which they would not show

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -11,67 +12,87 @@ from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..protocol import Done, Usage
-from ..wire import Stats
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
-_GAUGES: tuple[tuple[str, str, Callable[[Stats], float]], ...] = (
-    ("num_requests_running", "Strands in the batch", lambda s: s.running),
-    ("num_requests_waiting", "Strands that wait for room", lambda s: s.waiting),
-    ("kv_cache_usage_perc", "Part of the KV pool in use, 0 to 1", lambda s: _used(s)),
-    ("kv_cache_tokens", "Size of the KV pool", lambda s: s.kv_total),
-    ("kv_cache_reusable_tokens", "KV of finished work that is kept for reuse", lambda s: s.kv_cached),
-)
-_COUNTERS: tuple[tuple[str, str, Callable[[Stats], float]], ...] = (
-    ("prompt_tokens", "Prompt tokens, computed or reused", lambda s: s.prompt_tokens),
-    ("cached_tokens", "Prompt tokens reused from the radix tree", lambda s: s.cached_tokens),
-    ("prefix_cache_queries", "Prompt tokens looked up in the radix tree", lambda s: s.prompt_tokens),
-    ("prefix_cache_hits", "Prompt tokens found in the radix tree", lambda s: s.cached_tokens),
-    ("generation_tokens", "Tokens produced, sampled or forced", lambda s: s.sampled_tokens + s.forced_tokens),
-    ("sampled_tokens", "Tokens sampled", lambda s: s.sampled_tokens),
-    ("forced_tokens", "Tokens that a constraint fixed without sampling", lambda s: s.forced_tokens),
-    ("recomputed_tokens", "Tokens computed again after a retraction or replay", lambda s: s.recomputed_tokens),
-    ("num_preemptions", "Strands retracted because the KV pool was full", lambda s: s.retractions),
-    ("evicted_tokens", "Tokens evicted from the radix tree", lambda s: s.evicted_tokens),
-    ("steps", "Steps of the core", lambda s: s.steps),
-    ("step_seconds", "Seconds spent in steps", lambda s: s.step_s),
-    ("forward_seconds", "Seconds of those inside the model", lambda s: s.forward_s),
-)
+
+class Counters(Protocol):
+    """What ``runtime.front.metrics.Metrics`` offers: names of ``wire.Stats``, totals over every epoch of the core."""
+
+    core_deaths: int
+
+    def totals(self) -> dict[str, float]: ...
+
+    def gauges(self) -> dict[str, float]: ...
 
 
-def _used(stats: Stats) -> float:
-    return (stats.kv_total - stats.kv_free - stats.kv_cached) / stats.kv_total if stats.kv_total else 0.0
+Read = Callable[[dict[str, float]], float]
+
+
+def _of(name: str) -> Read:
+    return lambda numbers: numbers[name]
+
+
+def _used(gauges: dict[str, float]) -> float:
+    total = gauges["kv_total"]
+    return (total - gauges["kv_free"] - gauges["kv_cached"]) / total if total else 0.0
+
+
+_GAUGES: tuple[tuple[str, str, Read], ...] = (
+    ("num_requests_running", "Strands in the batch", _of("running")),
+    ("num_requests_waiting", "Strands that wait for room", _of("waiting")),
+    ("kv_cache_usage_perc", "Part of the KV pool in use, 0 to 1", _used),
+    ("kv_cache_tokens", "Size of the KV pool", _of("kv_total")),
+    ("kv_cache_reusable_tokens", "KV in the radix tree", _of("kv_cached")),
+)
+_COUNTERS: tuple[tuple[str, str, Read], ...] = (
+    ("prompt_tokens", "Prompt tokens, computed or reused", _of("prompt_tokens")),
+    ("cached_tokens", "Prompt tokens reused from the radix tree", _of("cached_tokens")),
+    ("prefix_cache_queries", "Prompt tokens looked up in the radix tree", _of("prompt_tokens")),
+    ("prefix_cache_hits", "Prompt tokens found in the radix tree", _of("cached_tokens")),
+    ("generation_tokens", "Tokens produced, sampled or forced", lambda n: n["sampled_tokens"] + n["forced_tokens"]),
+    ("sampled_tokens", "Tokens sampled", _of("sampled_tokens")),
+    ("forced_tokens", "Tokens that a constraint fixed without sampling", _of("forced_tokens")),
+    ("recomputed_tokens", "Tokens computed again after a retraction or replay", _of("recomputed_tokens")),
+    ("num_preemptions", "Strands retracted because the KV pool was full", _of("retractions")),
+    ("evicted_tokens", "Tokens evicted from the radix tree", _of("evicted_tokens")),
+    ("steps", "Steps of the core", _of("steps")),
+    ("step_seconds", "Seconds spent in steps", _of("step_s")),
+    ("forward_seconds", "Seconds of those inside the model", _of("forward_s")),
+)
 
 
 class CoreCollector(Collector):
-    """Reads the core's last Stats whenever someone asks; nothing is copied in between."""
+    """Reads the front's counters whenever someone asks; nothing is copied in between."""
 
-    def __init__(self, stats: Callable[[], Stats | None], model: str) -> None:
-        self._stats = stats
+    def __init__(self, counters: Counters, model: str) -> None:
+        self._counters = counters
         self._model = model
 
     def collect(self) -> Iterable[Metric]:
-        stats = self._stats()
-        if stats is None:
-            return
-        family: GaugeMetricFamily | CounterMetricFamily
-        for name, text, value in _GAUGES:
-            family = GaugeMetricFamily(f"plait_{name}", text, labels=["model_name"])
-            family.add_metric([self._model], value(stats))
-            yield family
-        for name, text, value in _COUNTERS:
-            family = CounterMetricFamily(f"plait_{name}", text, labels=["model_name"])
-            family.add_metric([self._model], value(stats))
-            yield family
+        gauges, totals = self._counters.gauges(), self._counters.totals()
+        for name, text, read in _GAUGES:
+            gauge = GaugeMetricFamily(f"plait_{name}", text, labels=["model_name"])
+            gauge.add_metric([self._model], read(gauges))
+            yield gauge
+        for name, text, read in _COUNTERS:
+            counter = CounterMetricFamily(f"plait_{name}", text, labels=["model_name"])
+            counter.add_metric([self._model], read(totals))
+            yield counter
+        deaths = CounterMetricFamily(
+            "plait_core_deaths", "Times the core died and was restarted", labels=["model_name"]
+        )
+        deaths.add_metric([self._model], self._counters.core_deaths)
+        yield deaths
 
 
 class Metrics:
-    def __init__(self, model: str, stats: Callable[[], Stats | None] | None = None) -> None:
+    def __init__(self, model: str, counters: Counters | None = None) -> None:
         self.registry = CollectorRegistry()
-        if stats is not None:
-            self.registry.register(CoreCollector(stats, model))
+        if counters is not None:
+            self.registry.register(CoreCollector(counters, model))
         r = self.registry
         self._http = Counter("plait_http_requests", "HTTP requests", ["route", "status"], registry=r)
         self._http_s = Histogram(

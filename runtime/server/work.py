@@ -124,9 +124,11 @@ def _work(
     logprobs: bool,
     top_logprobs: int,
 ) -> Work:
-    names = {"text": "messages" if route == "chat" else "prompt", "max_tokens": limit_name, "pattern": "regex"}
-    names |= {"constraint": "regex", "ids": names["text"], "role": "messages", "top_logprobs": "logprobs"}
-    names |= {"top_logprobs": "top_logprobs"} if route == "chat" else {}
+    content = "messages" if route == "chat" else "prompt"
+    names = dict.fromkeys(("text", "prompt", "ids", "role"), content)
+    names |= {"max_tokens": limit_name, "pattern": "regex", "constraint": "regex"}
+    if route == "completions":
+        names["top_logprobs"] = "logprobs"
     stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
     given: dict[str, object] = {
         "max_tokens": max_tokens,
