@@ -92,8 +92,8 @@ template <class E> void silu_mul(const E *gate_up, long stride, E *out, int rows
         int i = 0;
         for (; i + kLanes <= width; i += kLanes) {
             vfloat g = load(gate + i);
-            vfloat bounded = g < -80.0f ? splat(-80.0f) : g;  // exp(80) is in range, and so far out all is 0
-            store(to + i, g / (1.0f + exp(-bounded)) * load(up + i));
+            g = g < -80.0f ? splat(-80.0f) : g;  // exp(80) is in range, and so far out the result is 0
+            store(to + i, g / (1.0f + exp(-g)) * load(up + i));
         }
         for (; i < width; i++) {
             float g = widen(gate[i]);

@@ -46,15 +46,15 @@ def load() -> ctypes.CDLL | None:
     """The library, or None (after one RuntimeWarning per process) where it cannot be had. Raises nothing."""
     with _lock:
         if "library" not in _loaded:
-            _loaded["library"] = _find()
+            _loaded["library"] = find(_HERE)
         return _loaded["library"]
 
 
-def sources(folder: Path = _HERE) -> list[Path]:
+def sources(folder: Path) -> list[Path]:
     return sorted([*folder.glob("*.cpp"), *folder.glob("*.h")])
 
 
-def source_key(folder: Path = _HERE) -> str:
+def source_key(folder: Path) -> str:
     digest = hashlib.sha256()
     for path in sources(folder):
         digest.update(f"{path.name}\0{path.stat().st_size}\0".encode())
@@ -123,47 +123,47 @@ def cache_folder() -> Path:
 
 def write_prebuilt_record(folder: Path, compiler: str) -> None:
     """What :func:`load` holds a library inside a wheel against. Called by setup.py."""
-    record = {"sources": source_key(), "cpu": cpu_key(), "compiler": compiler_version(compiler)}
+    record = {"sources": source_key(_HERE), "cpu": cpu_key(), "compiler": compiler_version(compiler)}
     (folder / "key.json").write_text(json.dumps(record), encoding="utf-8")
 
 
-def _find() -> ctypes.CDLL | None:
+def find(folder: Path) -> ctypes.CDLL | None:
+    """The library of the sources in ``folder``, by the ways drawn above; None after a RuntimeWarning."""
     if os.environ.get("PLAIT_NATIVE", "1").lower() in ("0", "off", "no", "false"):
         return None
-    library = _prebuilt()
+    library = _prebuilt(folder)
     if library is not None:
         return library
     compiler = find_compiler()
     if compiler is None:
         return _without("there is no C++ compiler (looked for $CXX, c++, g++ and clang++)")
     try:
-        return _cached(compiler)
+        return _cached(folder, compiler)
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:
         return _without(str(error))
 
 
-def _prebuilt() -> ctypes.CDLL | None:
-    folder = _HERE / PREBUILT
+def _prebuilt(folder: Path) -> ctypes.CDLL | None:
     try:
-        record = json.loads((folder / "key.json").read_text(encoding="utf-8"))
-        if record.get("sources") == source_key() and record.get("cpu") == cpu_key():
-            return ctypes.CDLL(str(folder / LIBRARY))
+        record = json.loads((folder / PREBUILT / "key.json").read_text(encoding="utf-8"))
+        if record.get("sources") == source_key(folder) and record.get("cpu") == cpu_key():
+            return ctypes.CDLL(str(folder / PREBUILT / LIBRARY))
     except (OSError, ValueError, AttributeError):
         return None  # absent or not ours to use: the cache is next
     return None
 
 
-def _cached(compiler: str) -> ctypes.CDLL:
-    text = "\n".join([source_key(), cpu_key(), compiler_version(compiler), *flags()])
-    folder = cache_folder() / hashlib.sha256(text.encode()).hexdigest()[:32]
-    target = folder / LIBRARY
+def _cached(folder: Path, compiler: str) -> ctypes.CDLL:
+    text = "\n".join([source_key(folder), cpu_key(), compiler_version(compiler), *flags()])
+    home = cache_folder() / hashlib.sha256(text.encode()).hexdigest()[:32]
+    target = home / LIBRARY
     if target.exists():
         try:
             return ctypes.CDLL(str(target))
         except OSError:
             target.unlink(missing_ok=True)  # damaged from outside (a full disk, a copied home): build again
-    build(target, compiler)
-    _sweep(folder)
+    build(target, compiler, folder)
+    _sweep(home)
     return ctypes.CDLL(str(target))
 
 
@@ -183,5 +183,5 @@ def _without(reason: str) -> None:
         f"plait runs without its native kernels, several times slower: {reason}. "
         "Install a C++17 compiler (for instance the package g++), or set CXX to one.",
         RuntimeWarning,
-        stacklevel=4,
+        stacklevel=3,
     )
