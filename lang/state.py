@@ -235,7 +235,7 @@ class State:
                 break
             else:
                 yield Wait(strand, seen)
-        failure = self._program.failure or strand.error
+        failure = self._program.failure or strand.broken  # a failed text has no outcome of its own
         if failure is not None:
             raise failure
 

@@ -43,6 +43,7 @@ class Strand(Changing):
         self.outcomes: dict[int, Outcome] = {}
         self.groups: list[list[Strand]] = []
         self.error: BaseException | None = None  # the first op of this strand that failed
+        self.broken: BaseException | None = None  # the same, if the strand could not go on after it
         self.over = False  # nothing more can be added
         self._fork_length = len(self.pieces)
         self._inherited = dict(self.variables)
@@ -231,7 +232,7 @@ class Strand(Changing):
 
     def on_failed(self, event: Failed) -> None:
         outcome = self.outcomes.get(event.op)
-        cause = self._first_error() if event.code == "upstream" else None
+        cause = self._what_broke() if event.code == "upstream" else None
         message = event.message
         if cause is not None and outcome is not None:
             message = f"{outcome.label} did not run, because an earlier step failed: {cause}"
@@ -239,10 +240,12 @@ class Strand(Changing):
         error.__cause__ = cause
         if self.error is None:
             self.error = error
+        if self.broken is None and event.choice == 0:  # a gen's other choices are dead ends anyway
+            self.broken = error
         if outcome is not None:
             outcome.fail(error, event.choice)
 
-    def _first_error(self) -> BaseException | None:
-        if self.error is not None:
-            return self.error
-        return None if self.parent is None else self.parent._first_error()
+    def _what_broke(self) -> BaseException | None:
+        if self.broken is not None:
+            return self.broken
+        return None if self.parent is None else self.parent._what_broke()
