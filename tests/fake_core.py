@@ -265,7 +265,10 @@ class FakeCore:
             strand.out, strand.released, strand.steps = list(op.resume_ids), 0, 0
             strand.released = len(self._free(strand, op)[0])
             events.append(wire.Started(strand.sid, op.op, op.choice, strand.usage))
-            if op.params.max_tokens == 0:
+            match = self._free(strand, op)[1]  # an earlier epoch may have died between the last token and the end
+            if match is not None:
+                return [*events, self._end(strand, op, "stop", match.decode())]
+            if len(strand.out) >= op.params.max_tokens:
                 return [*events, self._end(strand, op, "length", None)]
         token = self._next(strand, op)
         if token is None:
@@ -327,7 +330,7 @@ class FakeCore:
                 ids.append(token)
             tail = vocabulary.encode(text[len(vocabulary.decode(ids)) :])
             data = text
-        logprobs = tuple([*(self._logprob(i, op) for i in ids), *(wire.CoreLogprob(i, None) for i in tail)])
+        logprobs = (*(self._logprob(i, op) for i in ids), *(wire.CoreLogprob(i, None) for i in tail))
         usage = msgspec.structs.replace(
             strand.usage, sampled=len(strand.out), recomputed=strand.recomputed, steps=strand.steps
         )

@@ -175,3 +175,606 @@ def test_the_whole_script_leaves_in_one_frame(tiny: tuple[Tokenizer, str]) -> No
         b.clean()
 
     bench(tiny, body)
+
+
+def test_ops_after_an_unresolved_reference_wait(tiny: tuple[Tokenizer, str]) -> None:
+    """The script goes out up to the last hard edge before a VarRef; text around it is joined."""
+
+    async def body(b: Bench) -> None:
+        b.world.hold = True
+        b.send(Open(1, 1), Open(2, 1))
+        b.send(Extend(1, (Text(1, "one"), gen(2), Text(3, " A:"), VarRef(4, 2, 2), Text(5, "!"), gen(6))))
+        assert [type(op).__name__ for op in b.world.ops(wire.CoreOp.__args__)] == ["Append", "Sample"]  # type: ignore[attr-defined]
+        b.send(Extend(2, (Text(1, "two"), gen(2))))
+        b.world.hold = False
+        b.world.core._schedule()
+        await b.done(1, 6)
+        text = (await b.done(2, 2)).text
+        sample = [op for op in b.world.ops(wire.Append) if op.op == 6]  # type: ignore[attr-defined]
+        assert list(sample[0].ids) == tiny[0].encode(f" A:{text}!", special=True)  # type: ignore[attr-defined]
+
+    bench(tiny, body)
+
+
+def test_reference_to_a_closed_strand_of_a_live_program(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Text_gen(1, "a", 2), Fork(1, 3, (5,)), Text_gen(5, " b", 2), Close(5), Join(1, 4, (5,)))
+        await b.closed(5)
+        text = (await b.done(5, 2)).text
+        b.send(Extend(1, (VarRef(6, 5, 2), gen(7))))
+        await b.done(1, 7)
+        assert list(b.world.ops(wire.Append)[-1].ids) == tiny[0].encode(text, special=True)  # type: ignore[attr-defined]
+        b.send(Close(1))
+        await b.closed(1)
+        b.clean()
+
+    bench(tiny, body)
+
+
+def test_wrong_references_are_refused(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        for strand, op in ((1, VarRef(1, 77, 1)), (2, VarRef(1, 2, 1)), (3, VarRef(5, 3, 4))):
+            b.send(Open(strand, 1), Extend(strand, (op,)))
+            assert (await b.failed(strand, op.op)).code == "invalid_request"
+        b.send(Open(4, 1), Extend(4, (Text(1, "x"), gen(2), VarRef(3, 4, 1))))
+        assert "no text" in (await b.failed(4, 3)).message
+        # two strands that wait for each other
+        b.send(Open(5, 1), Open(6, 1), Extend(5, (VarRef(1, 6, 2), gen(2))), Extend(6, (VarRef(1, 5, 2), gen(2))))
+        failures = [await b.answer(5, 2), await b.answer(6, 2)]
+        assert any(isinstance(event, Failed) for event in failures)
+
+    bench(tiny, body)
+
+
+def test_reference_to_a_failed_op_fails(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Open(2, 1), Extend(2, (VarRef(1, 1, 2), gen(3))))
+        b.send(Extend(1, (Text(1, "x"), gen(2, temperature=float("nan")))))
+        failed = await b.failed(2, 1)
+        assert (failed.code, failed.cause_op) == ("upstream", 2)
+        assert (await b.failed(2, 3)).code == "upstream"
+
+    bench(tiny, body)
+
+
+def Text_gen(strand: int, text: str, op: int, **fields: object) -> Extend:
+    return Extend(strand, (Text(op - 1, text), gen(op, **fields)))  # type: ignore[arg-type]
+
+
+def test_bos_only_when_the_strand_holds_no_ids(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Extend(1, (gen(1), Text(2, "x"), gen(3))))
+        await b.done(1, 3)
+        assert b.appended() == [0, *tiny[0].encode("x", special=True)]
+        # a fork before any text works, and each child gets its own BOS
+        b.world.frames.clear()
+        b.send(Open(2, 1), Fork(2, 1, (3, 4)), Text_gen(3, "y", 2), Text_gen(4, "z", 2))
+        await b.done(3, 2)
+        await b.done(4, 2)
+        assert sorted(op.ids[0] for op in b.world.ops(wire.Append)) == [0, 0]  # type: ignore[attr-defined]
+        # written by hand, it is not doubled
+        b.world.frames.clear()
+        b.send(Open(5, 1), Text_gen(5, "<|endoftext|>y", 2))
+        await b.done(5, 2)
+        assert b.appended()[:2] == [0, *tiny[0].encode("y", special=True)][:2]
+
+    bench(tiny, body, add_bos=True)
+
+
+def test_an_empty_prompt_without_bos_is_refused(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Extend(1, (Text(1, ""), gen(2))))
+        assert (await b.failed(1, 2)).field == "prompt"
+        b.send(Open(2, 1), Text_gen(2, "still served", 2))
+        await b.done(2, 2)
+
+    bench(tiny, body)
+
+
+def test_literal_ids(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Extend(1, (Text(1, "a"), Ids(2, (5, 6, 7)), gen(3))))
+        await b.done(1, 3)
+        assert b.appended() == [*tiny[0].encode("a", special=True), 5, 6, 7]
+        b.send(Open(2, 1), Extend(2, (Ids(1, (512,)), gen(2))))
+        failed = await b.failed(2, 1)
+        assert (failed.code, failed.field) == ("invalid_value", "ids")
+
+    bench(tiny, body)
+
+
+# ---------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("op", "field"),
+    [
+        (gen(2, temperature=float("nan")), "temperature"),
+        (gen(2, max_tokens=-1), "max_tokens"),
+        (gen(2, stop=("",)), "stop"),
+        (gen(2, top_p=0.0), "top_p"),
+        (gen(2, stop_token_ids=(512,)), "stop_token_ids"),
+        (gen(2, n=0), "n"),
+        (gen(2, n=129), "n"),
+        (gen(2, top_logprobs=3), "top_logprobs"),
+        (Select(2, ()), "choices"),
+        (Select(2, ("a", "")), "choices"),
+        (Select(2, ("a",), temperature=float("nan")), "temperature"),
+    ],
+)
+def test_bad_fields_are_named(tiny: tuple[Tokenizer, str], op: Gen | Select, field: str) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Extend(1, (Text(1, "x"), op, gen(3))), Close(1))
+        failed = await b.failed(1, 2)
+        assert (failed.code, failed.field) == ("invalid_value", field)
+        assert field in failed.message
+        later = await b.failed(1, 3)
+        assert (later.code, later.cause_op) == ("upstream", 2)
+        await b.closed(1)
+        b.send(Open(2, 1), Text_gen(2, "next", 2), Close(2))
+        await b.closed(2)
+        b.clean()
+
+    bench(tiny, body)
+
+
+def test_wrong_types_from_a_client_in_process(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Text_gen(1, "x", 2, max_tokens="many"))
+        assert (await b.failed(1, 2)).code == "invalid_value"
+
+    bench(tiny, body)
+
+
+def test_prompt_longer_than_the_context(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Extend(1, (Ids(1, (5,) * 65), gen(2))))
+        failed = await b.failed(1, 1)
+        assert failed.code == "context_length" and "65" in failed.message and "64" in failed.message
+        b.send(Open(2, 1), Extend(2, (Ids(1, (5,) * 64), gen(2))))
+        assert (await b.failed(2, 2)).code == "context_length"
+        b.send(Open(3, 1), Extend(3, (Ids(1, (5,) * 64), gen(2, max_tokens=0))))
+        done = await b.done(3, 2)
+        assert (done.text, done.reason) == ("", "length")
+        b.send(Open(4, 1), Extend(4, (Ids(1, (5,) * 60), gen(2, max_tokens=None))))
+        assert len((await b.done(4, 2)).ids) == 4
+        b.send(Open(5, 1), Extend(5, (Ids(1, (5,) * 60), gen(2, max_tokens=None, min_tokens=5))))
+        assert (await b.failed(5, 2)).code == "context_length"
+        b.send(Open(6, 1), Extend(6, (Ids(1, (5,) * 63), Select(2, ("abcdef",)))))
+        assert (await b.failed(6, 2)).field == "choices"
+
+    bench(tiny, body, context_length=64)
+
+
+def test_ops_must_rise_and_strands_must_exist(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Extend(9, (gen(1),)))
+        assert (await b.failed(9, 1)).field == "strand"
+        b.send(Open(1, 1), Extend(1, (Text(5, "x"), gen(4))))
+        assert (await b.failed(1, 4)).field == "op"
+        b.send(Fork(1, 6, (1,)))
+        assert (await b.failed(1, 6)).field == "children"
+        b.send(Open(2, 1), Open(2, 1), Text_gen(2, "x", 2))
+        assert "twice" in (await b.failed(2, 1)).message
+        b.send(Open(3, 1), Open(4, 1), Join(3, 1, (4,)))
+        assert (await b.failed(3, 1)).field == "children"
+        b.send(Open(5, 1), Close(5), Extend(5, (Text(1, "x"),)))
+        assert (await b.failed(5, 1)).field == "strand"
+        b.send(Close(77))
+        await b.closed(77)
+
+    bench(tiny, body)
+
+
+def test_full_queues_refuse(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.world.hold = True
+        b.send(Open(1, 1), Text_gen(1, "x", 2), Open(2, 1), Text_gen(2, "x", 2), Open(3, 1), Text_gen(3, "x", 2))
+        assert (await b.failed(3, 2)).code == "queue_full"
+        b.send(Fork(2, 3, (4,)), Text_gen(4, "x", 2), Close(4))
+        assert (await b.failed(2, 3)).code == "queue_full"
+        assert (await b.failed(4, 2)).code == "upstream"
+        b.send(Close(3))
+        await b.closed(3)
+
+    bench(tiny, body, settings=Settings(max_strands=2))
+
+    async def ops(b: Bench) -> None:
+        b.world.hold = True
+        b.send(Open(1, 1), Extend(1, (Text(1, "x"), gen(2), gen(3), gen(4))))
+        assert (await b.failed(1, 4)).code == "queue_full"
+
+    bench(tiny, ops, settings=Settings(max_pending_ops=2))
+
+
+def test_a_failure_before_others_leaves_them_alone(tiny: tuple[Tokenizer, str]) -> None:
+    """An op refused at the edge does not take back the ops before it."""
+
+    async def body(b: Bench) -> None:
+        b.world.hold = True
+        b.send(Open(1, 1), Text_gen(1, "x", 2), Extend(1, (VarRef(3, 2, 9), gen(4), gen(5, n=0))), Open(2, 1))
+        assert (await b.failed(1, 5)).field == "n"
+
+    bench(tiny, body)
+
+
+# ---------------------------------------------------------------- constraints
+
+
+def test_constraint_is_compiled_once_and_defined_once(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Extend(1, (Text(1, "x"), gen(2, constraint=Regex("abc")), gen(3, constraint=Regex("abc")))))
+        b.send(Close(1))
+        assert (await b.done(1, 2)).text == "abc"
+        await b.done(1, 3)
+        await b.closed(1)
+        assert len(b.world.sent(wire.Define)) == 1
+
+    bench(tiny, body)
+
+
+def test_bad_constraint_is_an_error_and_the_next_is_served(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Extend(1, (Text(1, "x"), gen(2, constraint=Regex("bad(")))), Close(1))
+        failed = await b.failed(1, 2)
+        assert (failed.code, failed.field) == ("invalid_constraint", "regex") and "position 3" in failed.message
+        b.send(Open(2, 1), Extend(2, (Text(1, "x"), gen(2, constraint=Regex("good")))))
+        assert (await b.done(2, 2)).text == "good"
+
+    bench(tiny, body)
+
+
+def test_payloads_are_bounded_and_forgotten(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        for strand in range(1, 5):
+            b.send(Open(strand, strand), Extend(strand, (Text(1, "x"), gen(2, constraint=Regex("p" * 6 + str(strand))))))
+            await b.done(strand, 2)
+        await asyncio.sleep(0)
+        assert len(b.world.core.payloads) <= 3
+        assert b.world.sent(wire.Forget)
+        b.send(Extend(1, (gen(3, constraint=Regex("p" * 6 + "1")),)))
+        assert (await b.done(1, 3)).text == "pppppp1"
+
+    bench(tiny, body, settings=Settings(payload_bytes=15))
+
+
+# ---------------------------------------------------------------- n > 1
+
+
+def test_n_choices(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1, seed=7), Extend(1, (Text(1, "a prompt of tokens"), gen(2, n=3, temperature=1.0), Text(3, "!"))))
+        b.send(Extend(1, (gen(4),)), Close(1))
+        await b.closed(1)
+        choices = [await b.done(1, 2, choice) for choice in range(3)]
+        assert len({c.text for c in choices}) == 3
+        assert len({c.seed for c in choices}) == 1
+        prompt = len(tiny[0].encode("a prompt of tokens", special=True))
+        assert [c.usage.prompt for c in choices] == [prompt, 0, 0]
+        assert choices[0].usage.cached == 0  # the fork computed it, which is not a hit
+        assert all(len(c.ids) == 8 for c in choices)
+        b.clean()
+
+    bench(tiny, body)
+
+
+def test_one_choice_fails_alone(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Extend(1, (Text(1, "x"), gen(2, n=3), gen(3))), Close(1))
+        await b.closed(1)
+        assert (await b.failed(1, 2, 1)).code == "internal"
+        await b.done(1, 2, 0)
+        await b.done(1, 2, 2)
+        await b.done(1, 3)
+        b.clean()
+
+    bench(tiny, body, fail_op=lambda op: "oom" if getattr(op, "choice", 0) == 1 else None)
+
+
+def test_core_failure_reaches_all_that_follows(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        ops = (Text(1, "x"), gen(2, n=2), gen(3, max_tokens=3), Text(4, "y"), gen(5))
+        b.send(Open(1, 1), Extend(1, ops), Fork(1, 6, (2,)), Text_gen(2, "z", 2), Close(2), Close(1))
+        await b.closed(1)
+        await b.closed(2)
+        await b.done(1, 2, 0)
+        await b.done(1, 2, 1)
+        assert (await b.failed(1, 3)).message == "oom"
+        for strand, op in ((1, 5), (1, 6), (2, 2)):
+            failed = await b.failed(strand, op)
+            assert (failed.code, failed.cause_op) == ("upstream", 3)
+        b.clean()
+
+    def fail(op: wire.CoreOp) -> str | None:
+        return "oom" if isinstance(op, wire.Sample) and op.params.max_tokens == 3 else None
+
+    bench(tiny, body, fail_op=fail)
+
+
+# ---------------------------------------------------------------- forks and joins
+
+
+def test_children_are_extended_at_once(tiny: tuple[Tokenizer, str]) -> None:
+    """Parent and children leave in one frame, while the parent's gen has not begun."""
+
+    async def body(b: Bench) -> None:
+        b.world.hold = True
+        b.send(Open(1, 1), Text_gen(1, "x", 2), Fork(1, 3, (2, 3)), Text_gen(2, " a", 2), Text_gen(3, " b", 2))
+        assert len(b.world.ops(wire.Sample)) == 3
+        while b.world.core.step():
+            pass
+        one, two = await b.done(2, 2), await b.done(3, 2)
+        assert one.ids != two.ids
+
+    bench(tiny, body)
+
+
+def test_join_waits_for_what_was_submitted(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.world.hold = True
+        b.send(Open(1, 1), Extend(1, (Text(1, "x"),)), Fork(1, 2, (2, 3)), Text_gen(2, " a", 2), Text_gen(3, " b", 2))
+        b.send(Fork(2, 3, (4,)), Text_gen(4, " c", 2, max_tokens=20), Join(2, 4, (4,)), Join(1, 3, (2, 3)))
+        for _ in range(10):
+            b.world.core.step()
+        assert (3, 2, 0) in b.answers() and (1, 3, 0) not in b.answers()
+        while b.world.core.step():
+            pass
+        await b.done(2, 4)
+        await b.done(1, 3)
+
+    bench(tiny, body)
+
+
+def test_join_appends_what_children_added(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Extend(1, (Text(1, "x"),)), Fork(1, 2, (2, 3)))
+        b.send(Text_gen(2, " a", 2), Extend(2, (Text(3, "."),)), Text_gen(3, " b", 2), Close(3))
+        b.send(Join(1, 3, (2, 3), append=True), Extend(1, (gen(4),)))
+        join = await b.done(1, 3)
+        two, three = await b.done(2, 2), await b.done(3, 2)
+        encode = tiny[0].encode
+        want = [*encode(" a", special=True), *two.ids, *encode(".", special=True), *encode(" b", special=True), *three.ids]
+        assert list(join.ids) == want
+        assert join.text == tiny[0].vocabulary.decode(want).decode("utf-8", "replace")
+        gen_done = await b.done(1, 4)
+        assert gen_done.usage.prompt == len(encode("x", special=True)) + len(want)
+
+    bench(tiny, body)
+
+
+def test_join_with_a_failed_child(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Extend(1, (Text(1, "x"),)), Fork(1, 2, (2, 3)))
+        b.send(Extend(2, (gen(1, n=0),)), Text_gen(3, " b", 2), Join(1, 3, (2, 3)), Extend(1, (gen(4),)))
+        await b.done(1, 3)
+        await b.done(1, 4)
+        b.send(Join(1, 5, (2, 3), append=True), Extend(1, (gen(6),)))
+        assert (await b.failed(1, 5)).code == "upstream"
+        assert (await b.failed(1, 6)).cause_op == 5
+
+    bench(tiny, body)
+
+
+def test_closing_a_parent_keeps_its_children(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Text_gen(1, "x", 2), Fork(1, 3, (2,)), Close(1))
+        await b.closed(1)
+        b.send(Text_gen(2, "y", 2), Close(2))
+        await b.closed(2)
+        first, second = await b.done(1, 2), await b.done(2, 2)
+        assert second.usage.prompt == 1 + len(first.ids) + 1
+        b.clean()
+
+    bench(tiny, body)
+
+
+def test_failed_parent_fails_children_not_born(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Extend(1, (gen(1, n=0),)), Fork(1, 2, (2,)), Text_gen(2, "y", 2), Fork(2, 3, (3,)))
+        b.send(Text_gen(3, "z", 2), Close(3), Close(2), Close(1))
+        for strand in (1, 2, 3):
+            await b.closed(strand)
+        assert [(await b.failed(s, o)).cause_op for s, o in ((1, 2), (2, 2), (2, 3), (3, 2))] == [1, 1, 1, 1]
+        b.clean()
+
+    bench(tiny, body)
+
+
+# ---------------------------------------------------------------- abort
+
+
+def test_abort_ends_the_running_op_with_its_text(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.world.hold = True
+        b.send(Open(1, 1), Text_gen(1, "x", 2, n=2), Extend(1, (Text(3, "y"), gen(4))), Fork(1, 5, (2,)))
+        b.send(Text_gen(2, "z", 2), Close(2))
+        for _ in range(4):
+            b.world.core.step()
+        b.client.session.receive(Abort(strand=1))
+        for choice in (0, 1):
+            done = await b.done(1, 2, choice)
+            assert done.reason == "abort" and done.ids
+            assert done.text == tiny[0].vocabulary.decode(done.ids).decode("utf-8", "replace")
+        assert (await b.failed(1, 4)).code == "aborted"
+        assert (await b.failed(1, 5)).code == "aborted"
+        assert (await b.failed(2, 2)).code in ("upstream", "aborted")
+        await b.closed(1)
+        await b.closed(2)
+        b.send(Close(1))  # a client that did not know yet
+        assert b.client.events.count(Closed(1)) == 2
+        b.clean()
+
+    bench(tiny, body)
+
+
+def test_abort_before_anything_started(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.world.hold = True
+        b.send(Open(1, 1), Text_gen(1, "x", 2, n=3))
+        b.client.session.receive(Abort(strand=1))
+        for choice in range(3):
+            assert (await b.failed(1, 2, choice)).code in ("aborted", "upstream")
+        await b.closed(1)
+        b.clean()
+
+    bench(tiny, body)
+
+
+def test_abort_of_a_parent_leaves_live_children(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.world.hold = True
+        b.send(Open(1, 1), Extend(1, (Text(1, "x"),)), Fork(1, 2, (2,)), Extend(1, (gen(3),)), Text_gen(2, "y", 2))
+        b.world.core.step()
+        b.world.core.step()
+        b.client.session.receive(Abort(strand=1))
+        while b.world.core.step():
+            pass
+        assert (await b.done(1, 3)).reason == "abort"
+        assert (await b.done(2, 2)).reason == "length"
+
+    bench(tiny, body)
+
+
+def test_abort_of_a_program_ends_all_of_it(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.world.hold = True
+        b.send(Open(1, 1), Extend(1, (Text(1, "x"),)), Fork(1, 2, (2,)), Extend(1, (gen(3),)), Text_gen(2, "y", 2))
+        b.send(Open(9, 2), Text_gen(9, "other", 2), Extend(2, (VarRef(4, 9, 5), gen(5))))
+        b.world.core.step()
+        b.client.session.receive(Abort(program=1))
+        await b.closed(1)
+        await b.closed(2)
+        assert (await b.failed(2, 5)).code == "aborted"
+        while b.world.core.step():
+            pass
+        await b.done(9, 2)
+        b.send(Close(9))
+        await b.closed(9)
+        b.clean()
+
+    bench(tiny, body)
+
+
+def test_end_of_a_session_frees_everything(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.world.hold = True
+        b.send(Open(1, 1), Text_gen(1, "x", 2, n=3), Fork(1, 3, (2,)), Text_gen(2, "y", 2))
+        b.world.core.step()
+        b.client.session.end("lease_expired", "no sign")
+        assert b.client.messages[-1].code == "lease_expired"  # type: ignore[union-attr]
+        b.clean()
+
+    bench(tiny, body)
+
+
+# ---------------------------------------------------------------- seeds, text, logprobs
+
+
+def test_seeds_expand(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        for strand in (10, 20):
+            b.send(Open(strand, strand, seed=42), Extend(strand, (Text(1, "x"), gen(2), gen(3, seed=5), Select(4, ("a", "b")))))
+            b.send(Fork(strand, 5, (strand + 1, strand + 2)), Text_gen(strand + 1, "y", 2), Text_gen(strand + 2, "y", 2))
+        keys = [(0, 2), (0, 3), (0, 4), (1, 2), (2, 2)]
+        first = [(await b.done(10 + s, op)).seed for s, op in keys]
+        again = [(await b.done(20 + s, op)).seed for s, op in keys]
+        assert first == again
+        assert first[1] == 5
+        assert len(set(first)) == len(first)
+        b.send(Open(30, 3), Text_gen(30, "x", 2), Open(31, 4), Text_gen(31, "x", 2))
+        assert (await b.done(30, 2)).seed != (await b.done(31, 2)).seed
+        sent = {op.params.seed for op in b.world.ops(wire.Sample)}  # type: ignore[attr-defined]
+        assert set(first) - {first[2]} <= sent
+
+    bench(tiny, body)
+
+
+def spelled(tokenizer: Tokenizer, data: bytes) -> Callable[[list[int], int], int | None]:
+    ids = [tokenizer.vocabulary.id_of[bytes([byte])] for byte in data]
+    return lambda _, position: ids[position] if position < len(ids) else 2
+
+
+@pytest.mark.parametrize("data", ["żółw 😀 你".encode(), b"ok\xff\xfe bad \xf0\x9f", "a😀".encode()[:-1], b""])
+def test_stream_is_the_text(tiny: tuple[Tokenizer, str], data: bytes) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Text_gen(1, "x", 2, stream=True, max_tokens=100))
+        done = await b.done(1, 2)
+        deltas = b.deltas(1, 2)
+        assert done.text == data.decode("utf-8", "replace")
+        assert "".join(d.text for d in deltas) == done.text
+        assert all(d.text for d in deltas)
+        shown = [i for d in deltas for i in d.ids]
+        assert shown == list(done.ids[: len(shown)])
+        if b"\xff" not in data and data.decode("utf-8", "ignore").encode() == data:
+            assert not any("�" in d.text for d in deltas)
+        assert (done.reason, done.matched) == ("stop", 2)
+
+    bench(tiny, body, next_id=spelled(tiny[0], data))
+
+
+def test_gens_that_do_not_stream_send_no_deltas(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Text_gen(1, "x", 2))
+        done = await b.done(1, 2)
+        assert not b.deltas(1, 2) and done.text
+
+    bench(tiny, body)
+
+
+def test_stop_string_is_never_shown(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Text_gen(1, "x", 2, stream=True, stop=("STOP",), max_tokens=100, logprobs=True))
+        done = await b.done(1, 2)
+        assert (done.text, done.reason, done.matched) == ("abc STO", "stop", "STOP")
+        assert "".join(d.text for d in b.deltas(1, 2)) == done.text
+        assert done.logprobs is not None and len(done.logprobs) == len(done.ids)
+
+    bench(tiny, body, next_id=spelled(tiny[0], b"abc STOSTOP and more"))
+
+
+def test_logprobs(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Text_gen(1, "x", 2, stream=True, logprobs=True, top_logprobs=1))
+        done = await b.done(1, 2)
+        assert done.logprobs is not None and len(done.logprobs) == len(done.ids) == 8
+        for token, item in zip(done.ids, done.logprobs):
+            assert (item.id, item.data) == (token, tiny[0].token_bytes(token))
+            assert item.token == item.data.decode("utf-8", "replace")
+            assert item.logprob == -0.5 and item.top[0].id == token
+        shown = [lp for d in b.deltas(1, 2) for lp in d.logprobs]
+        assert shown == list(done.logprobs[: len(shown)])
+
+    bench(tiny, body)
+
+
+def test_ignore_eos(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Text_gen(1, "x", 2, ignore_eos=True), Open(2, 1), Text_gen(2, "x", 2, stop_token_ids=(9,)))
+        await b.done(1, 2)
+        await b.done(2, 2)
+        assert [op.params.stop_ids for op in b.world.ops(wire.Sample)] == [(), (2, 9)]  # type: ignore[attr-defined]
+
+    bench(tiny, body)
+
+
+# ---------------------------------------------------------------- roles
+
+
+def test_roles_need_a_template(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Extend(1, (RoleBegin(1, "user"), Text(2, "x"), RoleEnd(3), gen(4))))
+        failed = await b.failed(1, 1)
+        assert (failed.code, failed.field) == ("invalid_request", "role")
+        assert (await b.failed(1, 4)).cause_op == 1
+
+    bench(tiny, body, template=None)
+
+
+def test_roles_must_nest_properly(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Extend(1, (RoleBegin(1, "user"), RoleBegin(2, "user"))))
+        assert (await b.failed(1, 2)).field == "role"
+        b.send(Open(2, 1), Extend(2, (RoleEnd(1),)))
+        assert (await b.failed(2, 1)).field == "role"
+
+    bench(tiny, body)

@@ -62,6 +62,7 @@ class Front:
         self._items: list[CoreItem | list[Any]] = []  # for the core; [sid, op, op, ...] grows into an ExtendStrand
         self.live = 0  # strands, hidden ones included
         self.pending = 0  # ops to be answered
+        self._ended: list[tuple[Session, Program]] = []
         self._closing = False
         self._turning = False
         self.ready: wire.Ready | None = None
@@ -195,7 +196,9 @@ class Front:
                 self.kill(child, error)
 
     def kill(self, strand: Strand, error: OpError) -> None:
-        """A strand whose fork will never happen."""
+        """A strand whose fork will never happen, or a hidden one that failed."""
+        if strand.gone:
+            return
         self._abort_core(strand)
         if strand.hidden:
             parent = strand.parent
@@ -280,8 +283,7 @@ class Front:
         self.wake_watchers(strand)
         if not program.strands:
             session.programs.pop(program.number, None)
-            for number in program.gone:
-                session.program_of.pop(number, None)
+            self._ended.append((session, program))  # whoever waits for its texts reads them in this turn
 
     def wake(self, strand: Strand) -> None:
         self._ready[strand] = None
@@ -348,11 +350,15 @@ class Front:
             return  # a listener called back; the turn that called it goes on
         self._turning = True
         try:
-            while self._ready or self._items or self.unsent:
+            while self._ready or self._items or self._ended or self.unsent:
                 while self._ready:
                     strand = next(iter(self._ready))
                     del self._ready[strand]
                     self._pump(strand)
+                for session, program in self._ended:
+                    for number in program.gone:
+                        session.program_of.pop(number, None)
+                self._ended.clear()
                 items, self._items = self._items, []
                 if items:
                     self.epochs.send([_item(item) if isinstance(item, list) else item for item in items])
