@@ -47,8 +47,8 @@ class SetVariable(Variable):
         self._value = value
 
     def result(self) -> Read[Any]:
+        yield from ()  # a read, like its siblings; it never waits
         return Result(value=self._value, text=str(self._value))
-        yield  # a read that never waits
 
     def reference(self) -> Expr:
         return Literal(str(self._value))
@@ -172,8 +172,8 @@ class JoinedVariable(Variable):
         return values
 
     def stream(self) -> Read[None]:
+        yield from ()  # a read, like its siblings
         raise InvalidValue(f"{self._name!r} is a list; iterate over the text of one branch", "name")
-        yield ""  # a read, like its siblings
 
     def reference(self) -> Expr:
         raise InvalidValue(f"{self._name!r} is a list; refer to one branch: forks[i].ref({self._name!r})", "name")

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 from fake_backend import FakeBackend
-
-import plait
 from plait.runtime.errors import GenerationError
 from plait.runtime.protocol import Failed, Gen, Op
+
+import plait
 
 
 @pytest.fixture

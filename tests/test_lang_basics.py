@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from fake_backend import FakeBackend
-
-import plait
 from plait.lang.sampling import ALIASES, SamplingOptions, merge, normalize
 from plait.runtime.errors import InvalidConstraint, InvalidValue
 from plait.runtime.protocol import Close, Closed, Extend, Gen, Open, Regex, RoleBegin, Sampling, Select, Text, VarRef
+
+import plait
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ def test_a_state_names_what_it_lacks(backend: FakeBackend) -> None:
     def program(s: plait.State) -> None:
         s.get_meta_info("x")
 
-    with pytest.raises(AttributeError, match="s.result"):
+    with pytest.raises(AttributeError, match=r"s\.result"):
         program.run(backend=backend)
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from fake_backend import FakeBackend
-
-import plait
 from plait.runtime.errors import GenerationError, InvalidValue
 from plait.runtime.protocol import Close, Failed, Fork, Gen, Join, Op, Text
+
+import plait
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_join_does_not_wait_and_reading_does(backend: FakeBackend) -> None:
 
     state = program.run(backend=backend)
     assert len(state.ret_value) == 2 and state["y"]
-    assert [type(action) for action in backend.actions if isinstance(action, Join | Close)][0] is Join
+    assert next(type(action) for action in backend.actions if isinstance(action, Join | Close)) is Join
 
 
 def test_names_used_again_give_the_new_values(backend: FakeBackend) -> None:  # fault 11
