@@ -76,10 +76,12 @@ def default_model(progress: Progress | None = None) -> Path:
 
 
 def resolve(model: str | Path | None) -> Path:
-    """The GGUF file or folder that ``model`` means, fetched if need be; None is the default model.
+    """The GGUF file or folder that ``model`` means, fetched if need be; None is $PLAIT_MODEL, else the default model.
 
     Raises ModelError naming everything that was tried. A file's own soundness is the loader's to judge.
     """
+    if model is None:
+        model = os.environ.get("PLAIT_MODEL") or None
     if model is None:
         return default_model()
     if isinstance(model, str) and not model.strip():

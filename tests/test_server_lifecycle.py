@@ -12,6 +12,8 @@ import pytest
 from fastapi import FastAPI
 from plait.runtime.front.metrics import Metrics as FrontMetrics
 from plait.runtime.server.app import create_app
+from plait.runtime.server.guard import Bodies
+from plait.runtime.server.problems import HttpProblem
 from plait.runtime.server.settings import ServerSettings
 from plait.runtime.wire import Stats
 from server_fake import Script, ScriptedBackend
@@ -179,6 +181,41 @@ def test_body_limit(declared: bool) -> None:
     assert (
         over(backend, lambda http: http.post("/v1/completions", json={"prompt": "x"}), max_body=2000).status_code == 200
     )
+
+
+def test_bodies_that_are_read_at_once_have_a_bound_and_a_limit_of_time() -> None:
+    async def go() -> None:
+        bodies = Bodies(limit=100, limit_all=150, seconds=30)
+        scope = {"headers": [(b"content-type", b"application/json")]}
+        more = asyncio.Event()
+
+        def sends(size: int, wait: bool) -> Any:
+            messages = [{"type": "http.request", "body": b"x" * size, "more_body": wait}]
+
+            async def receive() -> dict[str, Any]:
+                if not messages:
+                    await more.wait()
+                    return {"type": "http.request", "body": b"", "more_body": False}
+                return messages.pop()
+
+            return receive
+
+        slow = asyncio.create_task(bodies.read(scope, sends(90, True)))
+        while not bodies.held:
+            await asyncio.sleep(0)
+        with pytest.raises(HttpProblem) as refused:
+            await bodies.read(scope, sends(90, False))
+        assert refused.value.status == 429
+        more.set()
+        assert await slow == b"x" * 90
+        assert await bodies.read(scope, sends(90, False)) == b"x" * 90
+        assert bodies.held == 0
+        more.clear()
+        with pytest.raises(HttpProblem) as refused:
+            await Bodies(100, 100, 0.001).read(scope, sends(9, True))
+        assert refused.value.status == 408
+
+    asyncio.run(go())
 
 
 def test_a_stream_that_waits_long_opens_anyway() -> None:

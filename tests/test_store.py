@@ -76,6 +76,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "models"
     monkeypatch.setenv("PLAIT_MODELS", str(folder))
+    monkeypatch.delenv("PLAIT_MODEL", raising=False)
     return folder
 
 
@@ -231,7 +232,7 @@ def test_where_models_lie(monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.models_folder() == Path("/home/someone/models")
 
 
-def test_resolve_paths_and_stored_names(models: Path, tmp_path: Path) -> None:
+def test_resolve_paths_and_stored_names(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "a.gguf"
     file.write_bytes(GGUF)
     assert store.resolve(file) == file
@@ -239,6 +240,8 @@ def test_resolve_paths_and_stored_names(models: Path, tmp_path: Path) -> None:
     models.mkdir()
     (models / "mine.gguf").write_bytes(GGUF)
     assert store.resolve("mine") == store.resolve("mine.gguf") == models / "mine.gguf"
+    monkeypatch.setenv("PLAIT_MODEL", "mine")
+    assert store.resolve(None) == models / "mine.gguf"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from ..errors import PlaitError
 from ..protocol import Info
 from .backend import Backend
-from .guard import Admission, ClientGone, read_body
+from .guard import Admission, Bodies, ClientGone
 from .job import Job, Piece
 from .metrics import Metrics
 from .problems import HttpProblem, from_exception
@@ -36,12 +36,14 @@ class Endpoint:
         backend: Backend,
         settings: ServerSettings,
         admission: Admission,
+        bodies: Bodies,
         metrics: Metrics,
         read: Callable[[bytes, Info, ServerSettings], Work],
     ) -> None:
         self._backend = backend
         self._settings = settings
         self._admission = admission
+        self._bodies = bodies
         self._metrics = metrics
         self._read = read
 
@@ -68,7 +70,7 @@ class Endpoint:
             await send_problem(send, HttpProblem(500, "internal error", code="internal", type="server_error"))
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_body(scope, receive, self._settings.max_body)
+        body = await self._bodies.read(scope, receive)
         info = self._backend.info()
         work = self._read(body, info, self._settings)
         with self._admission.hold(work.choices, "n" if work.n > 1 else work.names["text"]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,26 +64,51 @@ class Admission:
             self.held -= choices
 
 
-async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """The whole body of a JSON request, or 413, 415; raises ClientGone when the client hangs up."""
-    headers = dict(scope["headers"])
-    kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-    if kind != b"application/json":
-        # a browser sends other types across origins without asking; a JSON API has no use for them
-        raise HttpProblem(415, "the body must be JSON: Content-Type: application/json", code="unsupported_media_type")
-    declared = headers.get(b"content-length", b"0")
-    if declared.isdigit() and int(declared) > limit:
-        raise _too_large(limit)
-    body = bytearray()
-    while True:
+class Bodies:
+    """Reads JSON bodies: each within ``limit`` bytes and ``seconds``, all that are being read within ``limit_all``."""
+
+    def __init__(self, limit: int, limit_all: int, seconds: float) -> None:
+        self._limit = limit
+        self._limit_all = max(limit, limit_all)
+        self._seconds = seconds
+        self.held = 0  # bytes
+
+    async def read(self, scope: Scope, receive: Receive) -> bytes:
+        """The whole body, or 408, 413, 415, 429; raises ClientGone when the client hangs up."""
+        headers = dict(scope["headers"])
+        kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+        if kind != b"application/json":
+            # a browser sends other types across origins without asking; a JSON API has no use for them
+            raise HttpProblem(
+                415, "the body must be JSON: Content-Type: application/json", code="unsupported_media_type"
+            )
+        declared = headers.get(b"content-length", b"0")
+        if declared.isdigit() and int(declared) > self._limit:
+            raise _too_large(self._limit)
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._seconds):
+                while await self._piece(body, receive):
+                    continue
+        except TimeoutError:
+            raise HttpProblem(408, f"the body was not there after {self._seconds:g} s", code="body_timeout") from None
+        finally:
+            self.held -= len(body)
+        return bytes(body)
+
+    async def _piece(self, body: bytearray, receive: Receive) -> bool:
+        """Adds what comes next; whether there is more."""
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientGone
-        body += message.get("body", b"")
-        if len(body) > limit:
-            raise _too_large(limit)
-        if not message.get("more_body", False):
-            return bytes(body)
+        piece = message.get("body", b"")
+        body += piece
+        self.held += len(piece)
+        if len(body) > self._limit:
+            raise _too_large(self._limit)
+        if self.held > self._limit_all:
+            raise busy(f"{self.held:,} bytes of requests are being read at once: try again later")
+        return bool(message.get("more_body", False))
 
 
 def _too_large(limit: int) -> HttpProblem:
