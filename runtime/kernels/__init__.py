@@ -12,6 +12,7 @@ key/value heads of D, a KV pool of N token slots per layer.
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -136,7 +137,12 @@ def select(device: torch.device | str = "cpu", *, threads: int | None = None, na
     """
     from .reference import ReferenceKernels
 
-    if not native or torch.device(device).type != "cpu":
+    kind = torch.device(device).type
+    if native and kind == "cuda" and importlib.util.find_spec("triton") is not None:
+        from .triton import TritonKernels
+
+        return TritonKernels()
+    if not native or kind != "cpu":
         return ReferenceKernels()
     from ...native.loader import load
 
