@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 from ..errors import ModelError
 from .config import DecoderConfig, config_from_gguf, config_from_json
 from .gguf import GGUFFile
+from .safetensors_ import SafetensorsWeights
 
 # Tokens that end a turn or a document wherever they are special. Models often announce only one of those they emit.
 END_TOKENS = (
@@ -80,6 +81,10 @@ def _read_gguf(path: Path) -> ModelCard:
     file = GGUFFile(path)
     config = config_from_gguf(file)
     source = _gguf_tokenizer(file)
+    if len(source.tokens) > config.vocab:
+        raise ModelError(
+            f"{path}: {len(source.tokens)} tokens, but embeddings for only {config.vocab}; the file is damaged"
+        )
     bos_id = _gguf_id(file, "bos")
     announced = [_gguf_id(file, name) for name in ("eos", "eot", "eom")]
     listed = [n for n, kind in enumerate(source.types) if kind == _CONTROL and source.tokens[n] in END_TOKENS]
@@ -169,6 +174,7 @@ def _read_folder(folder: Path) -> ModelCard:
     tokenizer = _read_json(folder, "tokenizer.json")
     settings = _read_json(folder, "tokenizer_config.json", required=False)
     generation = _read_json(folder, "generation_config.json", required=False)
+    SafetensorsWeights(folder, framework="numpy")  # a missing or cut shard is better told here than in the core
     special_ids = _special_ids(tokenizer_path, tokenizer)
     special = _special_tokens(folder, settings)
     bos_id = special_ids.get(special.get("bos_token", ""))

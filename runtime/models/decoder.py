@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from ..kernels import AttentionMeta, Kernels
@@ -74,12 +75,32 @@ class Decoder:
         cos, sin = cos_sin(self._weights.rope_frequencies, min(config.context, slots))
         self._cos, self._sin = cos.to(self._device), sin.to(self._device)
 
+    def _check(self, batch: ForwardBatch) -> None:
+        rows = len(batch.ids)
+        slots = len(self._k_pools[0]) if self._k_pools else 0
+        limits = (
+            ("ids", batch.ids, self.vocab_size),
+            ("positions", batch.positions, min(self.context_length, slots)),
+            ("out_slots", batch.out_slots, slots),
+            ("kv_slots", batch.kv_slots, slots),
+            ("logit_rows", batch.logit_rows, rows),
+        )
+        for name, values, limit in limits:
+            # As unsigned, a negative number is a huge one: one pass finds both kinds of stray.
+            if len(values) and int(values.view(np.uint32).max()) >= limit:
+                raise ValueError(f"{name} of the batch leave their range of 0 to {limit - 1}")
+        ends = (int(batch.query_starts[-1]), len(batch.positions), len(batch.out_slots))
+        if ends != (rows, rows, rows) or int(batch.kv_starts[-1]) != len(batch.kv_slots):
+            raise ValueError("the arrays of the batch disagree about its number of rows or slots")
+
     @torch.inference_mode()
     def forward(self, batch: ForwardBatch) -> torch.Tensor:
         """float32 [R, vocab] logits of ``batch.logit_rows``. Writes K and V of every row to its slot.
 
-        Raises ValueError for a batch whose sequences have no rows, or fewer slots than rows.
+        Raises ValueError for a batch whose sequences have no rows or fewer slots than rows, and for a slot, position
+        or row that does not exist: native code would write wherever they point.
         """
+        self._check(batch)
         kernels, config, weights = self.kernels, self.config, self._weights
         heads, kv_heads, dim, eps = config.heads, config.kv_heads, config.head_dim, config.norm_eps
         meta = AttentionMeta.from_batch(batch, self._device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import ModelError
 
@@ -41,16 +41,19 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 class SafetensorsWeights:
-    """Named tensors of a folder, read one at a time. ``where`` is the folder, for messages."""
+    """Named tensors of a folder, read one at a time. ``where`` is the folder, for messages.
 
-    def __init__(self, folder: Path) -> None:
+    Opening reads and checks every shard's header only; ``framework="numpy"`` does so without importing torch.
+    """
+
+    def __init__(self, folder: Path, framework: Literal["pt", "numpy"] = "pt") -> None:
         from safetensors import SafetensorError, safe_open
 
         self.where = str(folder)
         self._owner: dict[str, Any] = {}  # tensor name -> the open shard that holds it
         for path in weight_files(folder):
             try:
-                shard = safe_open(path, framework="pt", device="cpu")
+                shard = safe_open(path, framework=framework)
                 names = list(shard.keys())
             except (SafetensorError, OSError) as error:
                 raise ModelError(f"{path}: cannot be read ({error}); download it again") from error
