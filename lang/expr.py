@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..runtime.errors import InvalidValue
 from ..runtime.protocol import Method, Role
 from .dtypes import DType
 from .notices import Site
 from .outcome import Outcome
+
+if TYPE_CHECKING:
+    from .program import Program
 
 
 class Expr:
@@ -78,6 +81,7 @@ class RoleEndExpr(Expr):
 class RefExpr(Expr):
     """The text that another op produces, whenever it does; no strand waits in the program for it."""
 
+    program: Program
     outcome: Outcome
     strand: int
     op: int

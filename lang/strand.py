@@ -47,7 +47,7 @@ class Strand(Changing):
         self.over = False  # nothing more can be added
         self._fork_length = len(self.pieces)
         self._inherited = dict(self.variables)
-        self._references: dict[Outcome, tuple[int, int]] = {} if parent is None else dict(parent._references)
+        self._references: dict[Outcome, RefExpr] = {} if parent is None else dict(parent._references)
         self._buffer: list[Op] = []
         self._last_op = 0
         self._closing = False
@@ -68,10 +68,8 @@ class Strand(Changing):
                 if text:
                     self._buffer.append(Text(self._op(), text))
                     self.pieces.append(Piece(text))
-            case RefExpr(outcome, strand, op, choice):
-                self._buffer.append(VarRef(self._op(), strand, op, choice))
-                self.pieces.append(Piece(outcome=outcome, choice=choice))
-                self._references[outcome] = (strand, op)
+            case RefExpr():
+                self._add_reference(expr)
             case RoleBeginExpr(role):
                 if self.role is not None:
                     raise InvalidValue(
@@ -96,6 +94,20 @@ class Strand(Changing):
             case _:
                 raise TypeError(f"unknown expression {type(expr).__name__}")
 
+    def _add_reference(self, expr: RefExpr) -> None:
+        if expr.program.backend is not self.program.backend:
+            raise InvalidValue("a reference cannot cross to another backend; use the value instead", "ref")
+        self.pieces.append(Piece(outcome=expr.outcome, choice=expr.choice))
+        if expr.program is not self.program and expr.program.ended:
+            # The backend has forgotten that program; what it wrote is known here.
+            error = expr.outcome.errors[expr.choice]
+            if error is not None:
+                raise error
+            self._buffer.append(Text(self._op(), expr.outcome.texts[expr.choice]))
+        else:
+            self._buffer.append(VarRef(self._op(), expr.strand, expr.op, expr.choice))
+        self._references[expr.outcome] = expr
+
     def _add_gen(self, expr: GenExpr) -> None:
         dtype = expr.dtype
         sampling, n = merge(expr.label, self.program.options, expr.options, dtype.stops if dtype else ())
@@ -111,16 +123,16 @@ class Strand(Changing):
         constraint = None if pattern is None else Regex(pattern)
         self._buffer.append(Gen(op, sampling, constraint, n, self.program.streaming))
         self.program.gens.append(GenRecord(expr, sampling, outcome))
-        self._produced(expr.name, OpVariable(outcome, self.id, op, dtype), outcome, op)
+        self._produced(expr.name, OpVariable(self.program, outcome, self.id, op, dtype), outcome, op)
 
     def _add_select(self, expr: SelectExpr) -> None:
         op, outcome = self._waited_op(expr.label)
         self._buffer.append(Select(op, expr.choices, expr.method, expr.temperature, expr.seed))
-        self._produced(expr.name, OpVariable(outcome, self.id, op), outcome, op)
+        self._produced(expr.name, OpVariable(self.program, outcome, self.id, op), outcome, op)
 
     def _produced(self, name: str | None, variable: OpVariable, outcome: Outcome, op: int) -> None:
         self.pieces.append(Piece(outcome=outcome))
-        self._references[outcome] = (self.id, op)
+        self._references[outcome] = RefExpr(self.program, outcome, self.id, op, 0)
         if name is not None:
             self.variables[name] = variable
         self.flush()

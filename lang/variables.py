@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..runtime.errors import ForkError, GenerationError, InvalidValue
 from .dtypes import DType
@@ -12,6 +12,9 @@ from .expr import Expr, ExprList, Literal, RefExpr
 from .outcome import Outcome, Piece, joined
 from .result import Result
 from .waiting import Read
+
+if TYPE_CHECKING:
+    from .program import Program
 
 
 class Variable(ABC):
@@ -57,7 +60,8 @@ class SetVariable(Variable):
 class OpVariable(Variable):
     """What a gen or a select produces."""
 
-    def __init__(self, outcome: Outcome, strand: int, op: int, dtype: DType | None = None) -> None:
+    def __init__(self, program: Program, outcome: Outcome, strand: int, op: int, dtype: DType | None = None) -> None:
+        self._program = program
         self.outcome = outcome
         self._strand = strand
         self._op = op
@@ -109,16 +113,16 @@ class OpVariable(Variable):
         yield from self.outcome.stream()
 
     def reference(self) -> Expr:
-        return RefExpr(self.outcome, self._strand, self._op, 0)
+        return RefExpr(self._program, self.outcome, self._strand, self._op, 0)
 
 
 class ScopeVariable(Variable):
     """The text between the marks of ``with s.var_scope(name)``."""
 
-    def __init__(self, name: str, pieces: Sequence[Piece], own: dict[Outcome, tuple[int, int]]) -> None:
+    def __init__(self, name: str, pieces: Sequence[Piece], references: Mapping[Outcome, RefExpr]) -> None:
         self._name = name
         self._pieces = tuple(pieces)
-        self._own = own
+        self._to = references
 
     def result(self) -> Read[Any]:
         try:
@@ -142,8 +146,7 @@ class ScopeVariable(Variable):
             if piece.outcome is None:
                 yield Literal(piece.text)
             else:
-                strand, op = self._own[piece.outcome]
-                yield RefExpr(piece.outcome, strand, op, piece.choice)
+                yield self._to[piece.outcome]
 
 
 class JoinedVariable(Variable):

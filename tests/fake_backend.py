@@ -166,6 +166,9 @@ class FakeBackend:
         """The actions of a kind."""
         return [action for action in self.actions if isinstance(action, kind)]
 
+    def text_of(self, strand: int) -> str:
+        return self._strands[strand].text
+
     @property
     def open_strands(self) -> int:
         return sum(not strand.closed for strand in self._strands.values())

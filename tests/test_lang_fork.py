@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from fake_backend import FakeBackend
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from plait.runtime.errors import GenerationError, InvalidValue
-from plait.runtime.protocol import Close, Failed, Fork, Gen, Join, Op, Text
+from plait.runtime.protocol import Close, Failed, Fork, Gen, Join, Op, Text, VarRef
 
 import plait
 
@@ -336,6 +338,74 @@ def test_a_reference_crosses_branches(backend: FakeBackend) -> None:
     first, second = state["x"]
     assert backend.prompts[-1][0] == f"first:{first} second:{second}"
     assert state.text() == f"first:{first} second:{second}{state['y']}"
+
+
+def test_a_reference_goes_to_other_programs(backend: FakeBackend) -> None:
+    @plait.function
+    def inner(s: plait.State, what: plait.Expr) -> str:
+        s += "about:" + what + plait.gen("z")
+        return s.text()
+
+    @plait.function
+    def outer(s: plait.State) -> None:
+        s += plait.gen("x")
+        text = inner(s.ref("x")).ret_value
+        assert text.startswith(f"about:{s['x']}")
+
+    state = outer.run(backend=backend)
+    assert len(backend.ops(VarRef)) == 1
+    # That program is over, and the backend has forgotten it.
+    assert inner.run(state.ref("x"), backend=backend).ret_value.startswith(f"about:{state['x']}")
+    assert len(backend.ops(VarRef)) == 1
+    other = FakeBackend()
+    with pytest.raises(InvalidValue, match="another backend"):
+        inner.run(state.ref("x"), backend=other)
+    other.close()
+
+
+Step = tuple[str, int]
+
+
+def grow(s: plait.State, steps: list[Step], depth: int, leaves: list[plait.State]) -> None:
+    for kind, number in steps:
+        if kind == "text":
+            s += f"<{number}>"
+        elif kind == "gen":
+            s += plait.gen(f"v{number}", n=1 + number % 2)
+        elif kind == "select":
+            s += plait.select(f"v{number}", ["left", "right"])
+        elif kind == "ref" and s.names() and not isinstance(s[s.names()[0]], list):
+            s += s.ref(s.names()[0])
+        elif kind in ("gather", "append") and depth < 3:
+            forks = s.fork(1 + number % 3)
+            for fork in forks:
+                grow(fork, steps[: number + 1], depth + 1, leaves)
+            forks.join(kind)
+            leaves.extend(forks)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["text", "gen", "select", "ref", "gather", "append"]), st.integers(0, 3)), max_size=7
+    )
+)
+def test_the_backend_and_the_language_agree_on_every_text(steps: list[Step]) -> None:
+    backend = FakeBackend()
+    states: list[plait.State] = []
+
+    @plait.function
+    def program(s: plait.State) -> None:
+        s += "begin"
+        grow(s, steps, 0, states)
+        s += plait.gen("end")
+        states.append(s)
+
+    program.run(backend=backend, seed=1)
+    backend.until(lambda: backend.open_strands == 0)
+    for state in states:
+        assert state.text() == "".join(state.text_iter()) == backend.text_of(state._strand.id)
+    backend.close()
 
 
 def test_children_share_the_text_they_did_not_add(backend: FakeBackend) -> None:
