@@ -308,7 +308,7 @@ class Function:
             complete(program.drain(), program.block("arun()"))
             self._finish(program)
         except BaseException as error:
-            program.abort(error)
+            program.break_off(error)
             raise
         finally:
             ACTIVE.reset(token)
@@ -325,7 +325,7 @@ class Function:
             self._finish(program)
         except BaseException as error:
             failure = program.out_of_time() if limit.expired() and isinstance(error, TimeoutError) else error
-            program.abort(failure)
+            program.break_off(failure)
             if failure is error:
                 raise
             raise failure from None

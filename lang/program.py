@@ -15,7 +15,7 @@ from ..runtime.errors import Aborted, BackendError, NotReady, PlaitError, RunTim
 from ..runtime.protocol import Action, Closed, Delta, Done, Event, Failed, Lost, Open, Sampling
 from .backend import Backend
 from .expr import GenExpr
-from .notices import Notices
+from .notices import Notices, PlaitWarning
 from .outcome import Outcome
 from .waiting import Block, Read, Wait, on_event_loop, wait_blocking
 
@@ -214,6 +214,13 @@ class Program:
         return all(outcome.finished for strand in list(self._all) for outcome in list(strand.outcomes.values()))
 
     # ------------------------------------------------------------ what the user should know
+
+    def break_off(self, error: BaseException) -> None:
+        """The program's function raised ``error``: abort, and say what was cut, which may well be why."""
+        self.abort(error)
+        if isinstance(error, Exception):
+            with suppress(PlaitWarning):  # where warnings are errors, the program's own error goes first
+                self.say_what_was_cut()
 
     def say_what_was_cut(self) -> None:
         """One warning for each gen that ``max_tokens`` cut; call it on the user's thread."""

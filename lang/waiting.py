@@ -7,6 +7,7 @@ Four small drivers run them: to the end or text by text, blocking or awaiting.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
@@ -68,8 +69,7 @@ async def wait_async(wait: Wait) -> None:
             future.set_result(None)
 
     def wake() -> None:
-        # A loop that was closed meanwhile has nobody left to wake.
-        if not loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile, and nobody is left to wake
             loop.call_soon_threadsafe(settle)
 
     wait.thing.wake_after(wait.seen, wake)

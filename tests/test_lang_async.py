@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
 from fake_backend import FakeBackend
@@ -70,6 +72,26 @@ def test_a_plain_program_runs_on_a_loop_too(backend: FakeBackend) -> None:
 
     asyncio.run(main())
     assert threading.main_thread() not in threads
+
+
+def test_a_notebook_s_cell_may_block(backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    threads: list[threading.Thread] = []
+
+    @plait.function
+    def plain(s: plait.State) -> str:
+        threads.append(threading.current_thread())
+        s += plait.gen("x")
+        return str(s["x"])
+
+    async def cell() -> None:
+        assert plain.run(backend=backend).ret_value
+        assert ask.run("a", backend=backend).ret_value
+        state = plain.stream(backend=backend)
+        assert "".join(state.text_iter()) == state["x"]
+
+    asyncio.run(cell())
+    assert threads[0] is threading.main_thread()
 
 
 def test_reading_too_early_on_a_loop_names_the_await(backend: FakeBackend) -> None:

@@ -467,6 +467,19 @@ def test_a_cut_gen_warns_once_and_says_length() -> None:
     backend.close()
 
 
+def test_a_cut_that_broke_the_program_is_said_too() -> None:
+    backend = saying("one two three four")
+
+    @plait.function
+    def program(s: plait.State) -> int:
+        s += plait.gen("x", max_tokens=2)
+        return int(s["x"])
+
+    with pytest.warns(plait.PlaitWarning, match="gen 'x' was cut"), pytest.raises(ValueError, match="int"):
+        program.run(backend=backend)
+    backend.close()
+
+
 def test_a_space_before_a_gen_warns_once(backend: FakeBackend) -> None:
     @plait.function
     def program(s: plait.State) -> None:
