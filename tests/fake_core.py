@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
-from tiny_model import make_tiny_model
-
 from plait.runtime import wire
 from plait.runtime.errors import ModelError
 from plait.runtime.front.front import Front
@@ -25,6 +23,7 @@ from plait.runtime.front.link import CoreItem, OnDeath, OnEvents
 from plait.runtime.front.settings import ServedModel
 from plait.runtime.protocol import FrontMessage, Usage
 from plait.runtime.tokenizer import Tokenizer
+from tiny_model import make_tiny_model
 
 
 def tiny_tokenizer(folder: Path, *, add_bos: bool = False) -> tuple[Tokenizer, str]:
@@ -98,6 +97,10 @@ class FakeCore:
         self.dead = False
         self.steps = 0
         self._scheduled = False
+
+    @property
+    def pid(self) -> int | None:
+        return None
 
     async def start(self, on_events: OnEvents, on_death: OnDeath) -> wire.Ready:
         self._on_events, self._on_death = on_events, on_death
@@ -389,5 +392,3 @@ class Client:
 
 def served(tokenizer: Tokenizer, template: str | None, context_length: int = 512) -> ServedModel:
     return ServedModel("tiny", tokenizer, tokenizer.size, context_length, template)
-
-

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
 import pytest
 from fake_core import Client, FakeWorld, served, tiny_tokenizer
-
 from plait.runtime import wire
 from plait.runtime.front.constraints import Refused
 from plait.runtime.front.front import Front
@@ -427,7 +425,9 @@ def test_bad_constraint_is_an_error_and_the_next_is_served(tiny: tuple[Tokenizer
 def test_payloads_are_bounded_and_forgotten(tiny: tuple[Tokenizer, str]) -> None:
     async def body(b: Bench) -> None:
         for strand in range(1, 5):
-            b.send(Open(strand, strand), Extend(strand, (Text(1, "x"), gen(2, constraint=Regex("p" * 6 + str(strand))))))
+            b.send(
+                Open(strand, strand), Extend(strand, (Text(1, "x"), gen(2, constraint=Regex("p" * 6 + str(strand)))))
+            )
             await b.done(strand, 2)
         await asyncio.sleep(0)
         assert len(b.world.core.payloads) <= 3
@@ -443,7 +443,9 @@ def test_payloads_are_bounded_and_forgotten(tiny: tuple[Tokenizer, str]) -> None
 
 def test_n_choices(tiny: tuple[Tokenizer, str]) -> None:
     async def body(b: Bench) -> None:
-        b.send(Open(1, 1, seed=7), Extend(1, (Text(1, "a prompt of tokens"), gen(2, n=3, temperature=1.0), Text(3, "!"))))
+        b.send(
+            Open(1, 1, seed=7), Extend(1, (Text(1, "a prompt of tokens"), gen(2, n=3, temperature=1.0), Text(3, "!")))
+        )
         b.send(Extend(1, (gen(4),)), Close(1))
         await b.closed(1)
         choices = [await b.done(1, 2, choice) for choice in range(3)]
@@ -533,7 +535,13 @@ def test_join_appends_what_children_added(tiny: tuple[Tokenizer, str]) -> None:
         join = await b.done(1, 3)
         two, three = await b.done(2, 2), await b.done(3, 2)
         encode = tiny[0].encode
-        want = [*encode(" a", special=True), *two.ids, *encode(".", special=True), *encode(" b", special=True), *three.ids]
+        want = [
+            *encode(" a", special=True),
+            *two.ids,
+            *encode(".", special=True),
+            *encode(" b", special=True),
+            *three.ids,
+        ]
         assert list(join.ids) == want
         assert join.text == tiny[0].vocabulary.decode(want).decode("utf-8", "replace")
         gen_done = await b.done(1, 4)
@@ -673,8 +681,13 @@ def test_end_of_a_session_frees_everything(tiny: tuple[Tokenizer, str]) -> None:
 def test_seeds_expand(tiny: tuple[Tokenizer, str]) -> None:
     async def body(b: Bench) -> None:
         for strand in (10, 20):
-            b.send(Open(strand, strand, seed=42), Extend(strand, (Text(1, "x"), gen(2), gen(3, seed=5), Select(4, ("a", "b")))))
-            b.send(Fork(strand, 5, (strand + 1, strand + 2)), Text_gen(strand + 1, "y", 2), Text_gen(strand + 2, "y", 2))
+            b.send(
+                Open(strand, strand, seed=42),
+                Extend(strand, (Text(1, "x"), gen(2), gen(3, seed=5), Select(4, ("a", "b")))),
+            )
+            b.send(
+                Fork(strand, 5, (strand + 1, strand + 2)), Text_gen(strand + 1, "y", 2), Text_gen(strand + 2, "y", 2)
+            )
         keys = [(0, 2), (0, 3), (0, 4), (1, 2), (2, 2)]
         first = [(await b.done(10 + s, op)).seed for s, op in keys]
         again = [(await b.done(20 + s, op)).seed for s, op in keys]

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from fake_core import Client, FakeWorld, served, tiny_tokenizer
-
 from plait.runtime import wire
 from plait.runtime.front.chat import ChatTemplate, TemplateError
 from plait.runtime.front.front import Front
@@ -172,7 +171,9 @@ def test_templates_that_do_not_extend_are_rendered_again(tiny: tuple[Tokenizer, 
     letters = [tiny[0].vocabulary.id_of[bytes([byte])] for byte in b"answer"]
     world, events = ask(tiny, template, ops, next_id=lambda ids, position: letters[position])
     assert isinstance(events[-1], Done), events[-1]
-    rendered = ChatTemplate(template).render([("user", "Hello"), ("assistant", "answer"), ("user", "more")], generate=True)
+    rendered = ChatTemplate(template).render(
+        [("user", "Hello"), ("assistant", "answer"), ("user", "more")], generate=True
+    )
     assert spell(tiny[0], held(world)) == rendered + "Well,answer soanswer"
 
 

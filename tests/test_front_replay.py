@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 from fake_core import Client, FakeWorld, served, tiny_tokenizer
-
 from plait.runtime import wire
 from plait.runtime.front.front import Front
 from plait.runtime.front.settings import Settings
@@ -57,7 +56,9 @@ def programs() -> Fragment:
     return Fragment(
         (
             Open(1, 1, seed=1),
-            Extend(1, (Text(1, "first"), gen(2, stop=("zz",)), Text(3, " and"), Select(4, (" yes", " no")), gen(5, n=3))),
+            Extend(
+                1, (Text(1, "first"), gen(2, stop=("zz",)), Text(3, " and"), Select(4, (" yes", " no")), gen(5, n=3))
+            ),
             Fork(1, 6, (2, 3)),
             Extend(2, (Text(1, " two"), gen(2, logprobs=True), gen(3))),
             Extend(3, (Text(1, " three"), gen(2, constraint=Regex("abcdefg")), VarRef(3, 2, 2), gen(4))),

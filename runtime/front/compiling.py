@@ -53,7 +53,9 @@ class CompilerChild:
                 raise Refused(f"compiling it took longer than {limit:g} s: write a smaller {kind}") from None
             except asyncio.IncompleteReadError:
                 await self._kill()
-                raise Refused(f"compiling it took more memory or time than is allowed: write a smaller {kind}") from None
+                raise Refused(
+                    f"compiling it took more memory or time than is allowed: write a smaller {kind}"
+                ) from None
             except BaseException:
                 await self._kill()  # cancelled in the middle of an answer: the pipe is out of step
                 raise

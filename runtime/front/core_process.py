@@ -43,18 +43,16 @@ class CoreCommand:
 
     model: Path
     mode: str
-    kv_tokens: int
+    kv_tokens: int | None = None  # None: the core's rule
     threads: int | None = None
     extra: tuple[str, ...] = ()
     program: tuple[str, ...] = (sys.executable, "-P", "-m", "plait.runtime.core")
 
     def arguments(self, address: str, pipe: int) -> list[str]:
         threads = () if self.threads is None else ("--threads", str(self.threads))
-        return [
-            *self.program,
-            *("--connect", address, "--model", str(self.model), "--mode", self.mode),
-            *("--kv-tokens", str(self.kv_tokens), *threads, "--pipe", str(pipe), *self.extra),
-        ]
+        tokens = () if self.kv_tokens is None else ("--kv-tokens", str(self.kv_tokens))
+        model = ("--model", str(self.model), "--mode", self.mode)
+        return [*self.program, "--connect", address, *model, *tokens, *threads, "--pipe", str(pipe), *self.extra]
 
 
 class CoreProcess:

@@ -48,6 +48,11 @@ class Epochs:
         elif self._task is None and not self._closing:
             self._restart("the core is not running")
 
+    @property
+    def pid(self) -> int | None:
+        """Process id of the core, while it is up and a process of its own."""
+        return self._link.pid if self._up and self._link is not None else None
+
     async def close(self) -> None:
         self._closing = True
         self._up = False

@@ -102,6 +102,14 @@ class Front:
             has_chat_template=self.model.chat_template is not None,
         )
 
+    @property
+    def stats(self) -> wire.Stats:
+        """The core's last word on itself; before its first one, an empty pool."""
+        if self.metrics.stats is not None:
+            return self.metrics.stats
+        size = self.ready.kv_tokens if self.ready is not None else 0
+        return wire.Stats(0, 0, size, size, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0)
+
     def open_session(self, deliver: Deliver, session_id: str) -> Session:
         """A session, or the known one of this id, which from now on delivers to ``deliver``."""
         session = self._sessions.get(session_id)

@@ -23,6 +23,10 @@ OnDeath = Callable[[str], None]
 
 
 class CoreLink(Protocol):
+    @property
+    def pid(self) -> int | None:
+        """Of the core, if it is a process of its own."""
+
     async def start(self, on_events: OnEvents, on_death: OnDeath) -> Ready:
         """Start the core and wait until it can serve. Both callables run on the event loop; ``on_death`` at most
         once, after the last event, with what is known of the cause. Raises ModelError or BackendError."""

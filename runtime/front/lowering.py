@@ -72,7 +72,9 @@ class Lowering:
             raise OpError("invalid_request", f"there is no strand {ref.strand} in this session", "strand")
         text = program.texts.get(key)
         if isinstance(text, OpError):
-            raise OpError("upstream", f"op {ref.ref_op} of strand {ref.strand} failed: {text.message}", None, ref.ref_op)
+            raise OpError(
+                "upstream", f"op {ref.ref_op} of strand {ref.strand} failed: {text.message}", None, ref.ref_op
+            )
         if text is not None:
             self._prompt.text(strand, text)
             return True
@@ -86,7 +88,9 @@ class Lowering:
         pending = target.first_pending()
         if ref.ref_op <= target.last_op and (pending is None or pending > ref.ref_op):
             raise OpError(
-                "invalid_request", f"op {ref.ref_op} of strand {ref.strand} has no text for choice {ref.choice}", "ref_op"
+                "invalid_request",
+                f"op {ref.ref_op} of strand {ref.strand} has no text for choice {ref.choice}",
+                "ref_op",
             )
         if target.cause is not None and ref.ref_op > target.last_op:
             raise OpError("upstream", f"strand {ref.strand} failed: {target.cause.message}", None, ref.ref_op)

@@ -51,12 +51,12 @@ class SocketPump:
         finally:
             self._again()
 
-    def close(self) -> None:
-        """Idempotent; what was not sent is dropped."""
+    def close(self, linger_ms: int = 0) -> None:
+        """Idempotent; what was not sent after ``linger_ms`` is dropped."""
         if not self._closed:
             self._closed = True
             self._loop.remove_reader(self._descriptor)
-            self.socket.close(linger=0)
+            self.socket.close(linger=linger_ms)
 
     def _again(self) -> None:
         if not self._scheduled and not self._closed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ class Settings:
     payload_bytes: int = 64 * 1024**2  # compiled constraints kept
     error_seconds: float = 60.0  # how long a refused constraint is remembered
     max_constraints: int = 10_000  # remembered, refused ones included
+    max_sessions: int = 1_000  # clients over the socket
     lease: float = 60.0  # a client without a sign of life keeps its strands this long
     probe: float = 5.0  # how often each client is probed
     clock: Callable[[], float] = time.monotonic
@@ -57,15 +57,3 @@ class ServedModel:
     def token_text(self, token: int | None) -> str:
         """How a token is written in a prompt; "" for None."""
         return "" if token is None else self.tokenizer.token_bytes(token).decode("utf-8", "replace")
-
-
-def available_memory() -> int:
-    """Bytes that can be taken without swapping (Linux: MemAvailable; elsewhere half of the physical memory)."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123 - a kernel file, no path to manage
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass  # not Linux
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2

@@ -40,9 +40,7 @@ def _select(select: Select, settings: Settings) -> OpError | None:
     if not select.choices:
         return OpError("invalid_value", "choices must hold at least one string", "choices")
     if len(select.choices) > settings.max_choices:
-        return OpError(
-            "invalid_value", f"at most {settings.max_choices} choices, not {len(select.choices)}", "choices"
-        )
+        return OpError("invalid_value", f"at most {settings.max_choices} choices, not {len(select.choices)}", "choices")
     for at, text in enumerate(select.choices):
         if not text:
             return OpError("invalid_value", f"choices[{at}] must not be empty", "choices")

@@ -1,0 +1,73 @@
+"""Who listens to which strand. Shared by the backend in this process and the one behind a socket."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from .errors import BackendClosed
+from .protocol import Action, Closed, Delta, Done, Event, Failed, Fork, Lost, Open
+
+log = logging.getLogger(__name__)
+
+Listener = Callable[[Event], None]
+
+
+class Dispatch:
+    """Thread-safe. ``take`` and ``end`` run on the backend's own thread."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[int, Listener] = {}
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._lost: Lost | None = None
+
+    def allocate(self) -> int:
+        return next(self._numbers)
+
+    def add(self, actions: Sequence[Action], listener: Listener) -> None:
+        """Strands that ``actions`` open or fork belong to ``listener``. Raises BackendClosed after the end."""
+        with self._lock:
+            if self._lost is not None:
+                raise BackendClosed(self._lost.message)
+            for action in actions:
+                if isinstance(action, Open):
+                    self._listeners[action.strand] = listener
+                elif isinstance(action, Fork):
+                    self._listeners.update(dict.fromkeys(action.children, listener))
+
+    def take(self, events: Sequence[Delta | Done | Failed | Closed]) -> None:
+        for event in events:
+            if isinstance(event, Closed):
+                with self._lock:
+                    listener = self._listeners.pop(event.strand, None)
+            else:
+                listener = self._listeners.get(event.strand)
+            if listener is not None:
+                self._tell(listener, event)
+
+    def end(self, lost: Lost) -> None:
+        """Tell everybody, once each, that nothing more will come. Idempotent."""
+        with self._lock:
+            if self._lost is not None:
+                return
+            self._lost = lost
+            listeners = list({id(listener): listener for listener in self._listeners.values()}.values())
+            self._listeners.clear()
+        for listener in listeners:
+            self._tell(listener, lost)
+
+    @property
+    def strands(self) -> list[int]:
+        """Those that are not closed yet."""
+        with self._lock:
+            return list(self._listeners)
+
+    @staticmethod
+    def _tell(listener: Listener, event: Event) -> None:
+        try:
+            listener(event)
+        except Exception:  # one listener's fault must not cost the others their events
+            log.exception("a listener raised on %s", type(event).__name__)
