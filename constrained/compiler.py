@@ -20,6 +20,7 @@ import signal
 import struct
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import BinaryIO
 
@@ -32,7 +33,7 @@ from .interface import Constraint, ConstraintError
 from .masks import MaskCache
 from .matcher import DfaConstraint
 from .nfa import Nfa
-from .regex import Anchor, Chars, Look, Node, Repeat, Seq, parse
+from .regex import Alt, Anchor, Chars, Look, Node, Repeat, Seq, parse
 from .vocabulary import Vocabulary
 
 #: longest frame either way
@@ -125,7 +126,7 @@ def load(payload: bytes, vocabulary: Vocabulary, key: str, cache: MaskCache | No
 def compile_regex(pattern: str, limits: Limits | None = None) -> Dfa:
     """The automaton of the strings that ``re.fullmatch(pattern, ·)`` accepts, as UTF-8. Raises ConstraintError."""
     budget = Budget(limits or Limits())
-    looks, tree = _leading_lookaheads(parse(pattern))
+    looks, tree = _leading_lookaheads(_without_edge_anchors(parse(pattern), True, True))
     dfa = determinize(Nfa(tree), budget)
     if looks:
         parts = [(dfa, True)]
@@ -142,10 +143,37 @@ def compile_regex(pattern: str, limits: Limits | None = None) -> Dfa:
 _KINDS: dict[str, Callable[[str, Limits], Dfa]] = {"regex": compile_regex}
 
 
+_EMPTY = Seq(())
+
+
+def _without_edge_anchors(tree: Node, left: bool, right: bool) -> Node:
+    """``tree`` without anchors at the very start (``left``) and end (``right``), where a full match makes them true.
+
+    An automaton without anchors is built several times faster.
+    """
+    if isinstance(tree, Anchor):
+        at_start = tree.kind in ("start", "line_start")
+        return _EMPTY if (left if at_start else right) else tree
+    if isinstance(tree, Alt):
+        return Alt(tuple(_without_edge_anchors(option, left, right) for option in tree.options))
+    if isinstance(tree, Seq):
+        parts = list(tree.parts)
+        for at in range(len(parts)):
+            parts[at] = _without_edge_anchors(parts[at], left, right and at == len(parts) - 1)
+            if parts[at] != _EMPTY:
+                break
+        for at in range(len(parts) - 1, -1, -1):
+            parts[at] = _without_edge_anchors(parts[at], left and at == 0, right)
+            if parts[at] != _EMPTY:
+                break
+        return Seq(tuple(part for part in parts if part != _EMPTY))
+    return tree
+
+
 def _leading_lookaheads(tree: Node) -> tuple[list[Look], Node]:
     """Lookaheads that stand before anything is read, and the tree without them."""
     if isinstance(tree, Look):
-        return [tree], Seq(())
+        return [tree], _EMPTY
     if not isinstance(tree, Seq):
         return [], tree
     looks: list[Look] = []
@@ -154,7 +182,7 @@ def _leading_lookaheads(tree: Node) -> tuple[list[Look], Node]:
         found, rest = _leading_lookaheads(part)
         looks.extend(found)
         parts.append(rest)
-        if not isinstance(rest, Anchor) and rest != Seq(()):
+        if not isinstance(rest, Anchor) and rest != _EMPTY:
             parts.extend(tree.parts[at + 1 :])
             break
     return looks, Seq(tuple(parts))
@@ -192,7 +220,8 @@ def decode_reply(data: bytes) -> Reply:
 
 
 def answer(request: Request) -> Reply:
-    """Compile one request; every refusal is a Reply. An alarm bounds the time even inside one long C call's loop."""
+    """Compile one request; every refusal is a Reply. The limits count states and time as it goes; an alarm catches
+    what lies between their checks (parsing, sorting)."""
     seconds = min(max(request.seconds, 0.01), 600.0)
     late = f"the {request.kind} takes more than {seconds:g} seconds to compile; make it simpler"
 
@@ -223,12 +252,21 @@ def serve(source: BinaryIO, target: BinaryIO) -> None:
         write_frame(target, answer(decode_request(data)))
 
 
+def _address_space() -> int:
+    """Bytes mapped now: numpy reserves some for every CPU, which must not count as what a pattern needs."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except (OSError, ValueError):
+        return 0
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m plait.constrained.compiler", description="compiler child")
-    parser.add_argument("--memory-bytes", type=int, default=DEFAULT_MEMORY_BYTES, help="address space limit")
+    parser.add_argument("--memory-bytes", type=int, default=DEFAULT_MEMORY_BYTES, help="memory it may take on top")
     options = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this child by closing stdin
-    resource.setrlimit(resource.RLIMIT_AS, (options.memory_bytes, options.memory_bytes))
+    most = _address_space() + options.memory_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     serve(sys.stdin.buffer, sys.stdout.buffer)
 

@@ -27,7 +27,7 @@ class Limits:
     """Bounds on one compilation. Beyond them a ConstraintError says which one, and what to write instead."""
 
     states: int = 100_000
-    entries: int = 8_000_000  # states times byte classes: 32 MB
+    entries: int = 12_000_000  # states times byte classes: 48 MB
     seconds: float = 10.0
 
 
@@ -169,7 +169,9 @@ def product(parts: list[tuple[Dfa, bool]], budget: Budget) -> Dfa:
 def prune(dfa: Dfa) -> Dfa | None:
     """Without states that cannot reach acceptance or cannot be reached; None if the language is empty."""
     states = dfa.states
-    source, at = np.nonzero(dfa.table >= 0)
+    edges = dfa.table >= 0
+    edges[:, 1:] &= dfa.table[:, 1:] != dfa.table[:, :-1]  # one edge for a run of classes
+    source, at = np.nonzero(edges)
     target = dfa.table[source, at].astype(np.int64)
     live = _reach(states, np.flatnonzero(dfa.accepting), target, source)
     if not live[0]:

@@ -52,11 +52,9 @@ def first_crossing(matcher: Matcher, trie: TokenTrie, run: bytes) -> int:
 
 def _some_token(matcher: Matcher, trie: TokenTrie, node: int, path: bytes) -> bool:
     """True if a token strictly below ``node`` continues with bytes that ``matcher`` allows."""
-    child, end = node + 1, trie.skip_at[node]
-    while child < end:
-        longer = path + trie.byte_at[child : child + 1]
+    for value, child in trie.children(node).items():
+        longer = path + bytes((value,))
         ends_token = trie.first_at[child + 1] > trie.first_at[child]
         if matcher.allows(longer) and (ends_token or _some_token(matcher, trie, child, longer)):
             return True
-        child = trie.skip_at[child]
     return False

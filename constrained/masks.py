@@ -56,7 +56,7 @@ class Walk:
         if self._native is not None:
             self._stack = np.empty(trie.max_depth + 1, np.int32)
             self._trie_arguments = (
-                *(a.ctypes.data for a in (trie.byte, trie.depth, trie.skip, trie.first, trie.token_ids)),
+                *(a.ctypes.data for a in (trie.byte, trie.depth, trie.skip, trie.token, trie.first, trie.token_ids)),
                 trie.nodes,
                 dfa.byte_class.ctypes.data,
                 dfa.table.ctypes.data,
@@ -98,7 +98,7 @@ def _native_walk() -> Callable[..., int] | None:
         return None
     walk = library.plait_trie_mask
     pointer, number = ctypes.c_void_p, ctypes.c_int32
-    walk.argtypes = [*[pointer] * 5, number, pointer, pointer, number, number, pointer, pointer]
+    walk.argtypes = [*[pointer] * 6, number, pointer, pointer, number, number, pointer, pointer]
     walk.restype = number
     found: Callable[..., int] = walk
     return found

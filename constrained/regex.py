@@ -5,6 +5,10 @@ words. Then this parser reads the pattern again and refuses, naming construct an
 hold or what has no use in a full match: back-references, lookbehind, conditionals, atomic groups, possessive
 quantifiers, word boundaries, and lookahead anywhere but at the very start.
 
+Characters are code points, as in Python's str patterns: ``.`` is one code point but a newline, ``\\w \\d \\s`` are
+Unicode's unless (?a) is given, IGNORECASE is Unicode's simple folding. Lazy quantifiers are the greedy ones: in a full
+match both are the same language.
+
 ::
 
     pattern   := branch ("|" branch)*

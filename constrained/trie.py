@@ -62,11 +62,16 @@ class TokenTrie:
         self.skip: NDArray[np.int32] = np.array(skip, np.int32)
         self.first: NDArray[np.int32] = np.array(first, np.int32)
         self.token_ids: NDArray[np.int32] = np.array(ids, np.int32)
+        ends = np.diff(self.first)
+        one = self.token_ids[np.minimum(self.first[:-1], max(len(ids) - 1, 0))] if ids else -ends
+        #: the node's one token; -1 if none ends here, -2 if several do
+        self.token: NDArray[np.int32] = np.where(ends == 1, one, np.where(ends == 0, -1, -2)).astype(np.int32)
         # the same for code that looks at single nodes, where indexing numpy arrays would be slow
         self.byte_at = bytes(byte)
         self.skip_at = self.skip.data
         self.first_at = self.first.data
         self.max_depth = max(depth)
+        self._children: dict[int, dict[int, int]] = {}  # of nodes asked for; no more than there are nodes
         self.words = (len(tokens) + 31) // 32
 
     @property
@@ -75,19 +80,28 @@ class TokenTrie:
 
     @property
     def nbytes(self) -> int:
-        return sum(a.nbytes for a in (self.byte, self.depth, self.skip, self.first, self.token_ids))
+        return sum(a.nbytes for a in (self.byte, self.depth, self.skip, self.first, self.token, self.token_ids))
 
     def node(self, data: bytes) -> int | None:
         """The node that spells ``data``, or None if no token begins with it."""
-        at = 0
+        at: int | None = 0
         for value in data:
-            child, end = at + 1, self.skip_at[at]
-            while child < end and self.byte_at[child] != value:
-                child = self.skip_at[child]
-            if child >= end:
+            if at is None:
                 return None
-            at = child
+            at = self.children(at).get(value)
         return at
+
+    def children(self, node: int) -> dict[int, int]:
+        """Byte -> child of ``node``."""
+        found = self._children.get(node)
+        if found is None:
+            found = {}
+            child, end = node + 1, self.skip_at[node]
+            while child < end:
+                found[self.byte_at[child]] = child
+                child = self.skip_at[child]
+            self._children[node] = found
+        return found
 
     @cached_property
     def levels(self) -> list[Level]:

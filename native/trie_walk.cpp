@@ -6,8 +6,11 @@ extern "C" {
 
 // stack: int32[deepest node + 1], scratch. mask: uint32[words], already zero; gains the bits of every token whose bytes
 // lead from `state` to a live state. Returns the number of nodes visited.
-int32_t plait_trie_mask(const uint8_t *byte, const int32_t *depth, const int32_t *skip, const int32_t *first,
-                        const int32_t *token_ids, int32_t nodes, const uint8_t *byte_class, const int32_t *table,
+//
+// Half of the nodes end a token, so a branch on that would be mispredicted all the time: `token` holds the one id of
+// a node, -1 for none, and only the rare -2 (several ids spell the same bytes) looks into first and token_ids.
+int32_t plait_trie_mask(const uint8_t *byte, const int32_t *depth, const int32_t *skip, const int32_t *token,
+                        const int32_t *first, const int32_t *token_ids, int32_t nodes, const uint8_t *byte_class, const int32_t *table,
                         int32_t classes, int32_t state, int32_t *stack, uint32_t *mask) {
     int32_t visited = 0;
     stack[0] = state;
@@ -19,9 +22,12 @@ int32_t plait_trie_mask(const uint8_t *byte, const int32_t *depth, const int32_t
             continue;
         }
         stack[level] = next;
-        for (int32_t at = first[node]; at < first[node + 1]; at++) {
-            uint32_t token = static_cast<uint32_t>(token_ids[at]);
-            mask[token >> 5] |= 1u << (token & 31);
+        int32_t id = token[node];
+        if (__builtin_expect(id < -1, 0)) {
+            for (int32_t at = first[node]; at < first[node + 1]; at++) mask[token_ids[at] >> 5] |= 1u << (token_ids[at] & 31);
+        } else {
+            int32_t some = id >= 0;
+            mask[(id >> 5) & -some] |= static_cast<uint32_t>(some) << (id & 31);
         }
         node++;
     }

@@ -290,3 +290,33 @@ def test_a_longer_token_across_the_edge_holds_the_last_tokens_back() -> None:
     assert settled_prefix(matcher, VOCABULARY, b"") == ([], b"")
     with pytest.raises(ValueError, match="not allowed"):
         settled_prefix(matcher, VOCABULARY, b"x")
+
+
+# ---------------------------------------------------------------- public reports, as right behaviour
+
+
+def test_every_prefix_of_a_forced_text_stays_allowed() -> None:
+    """guidance-ai/llguidance#263: not only the longest token that fits."""
+    over = vocabulary([None, b"t", b"to", None, b"tober", b"tob", b"tok"])
+    matcher = constraint("(October|August)", over).matcher()
+    assert matcher.advance_bytes(b"Oc")
+    assert matcher.forced() == b"tober"
+    assert {over.id_of[b"t"], over.id_of[b"to"], over.id_of[b"tob"], over.id_of[b"tober"]} <= bits(matcher.mask())
+    assert over.id_of[b"tok"] not in bits(matcher.mask())
+
+
+def test_forced_bytes_may_stop_inside_a_character() -> None:
+    """sgl-project/sglang#549: alternatives that share their leading UTF-8 bytes."""
+    first, second = "领", "颈"  # e9 a2 86 and e9 a2 88
+    tokens: list[bytes | None] = [None, first.encode(), first.encode()[:2], None, second.encode()]
+    over = vocabulary(tokens)
+    matcher = constraint(f'"({first}|{second})"', over).matcher()
+    run = matcher.forced()
+    assert run == b'"\xe9\xa2'
+    ids, held = settled_prefix(matcher, over, run)
+    # the whole-character tokens may start at 0xe9, so only the quote is settled
+    assert (over.decode(ids), held) == (b'"', b"\xe9\xa2")
+    assert matcher.advance(ids[0])
+    assert bits(matcher.mask()) == {1, 2, 4, over.id_of[b"\xe9"]}
+    assert matcher.advance(2) and matcher.forced() == b""
+    assert matcher.advance(over.id_of[b"\x88"]) and matcher.forced() == b'"'

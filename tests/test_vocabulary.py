@@ -97,6 +97,7 @@ def test_trie_holds_every_token_once(tokens: list[bytes]) -> None:
         node = trie.node(prefix)
         assert node is not None
         here = trie.token_ids[trie.first[node] : trie.first[node + 1]].tolist()
+        assert trie.token[node] == (here[0] if len(here) == 1 else -2 if here else -1)
         assert here == [token for token, data in enumerate(tokens) if data == prefix]
         below = trie.token_ids[trie.first[node] : trie.first[trie.skip[node]]].tolist()
         assert sorted(below) == [token for token, data in enumerate(tokens) if data.startswith(prefix)]
