@@ -93,6 +93,8 @@ class ScriptedBackend:
         return Info("tiny", 2048, 300, 10_000, "exact", "cpu", "0.1.0", self._template)
 
     def abort(self, *, strand: int | None = None, program: int | None = None) -> None:
+        if self.closed:
+            raise BackendClosed("the runtime was shut down")
         self.aborted.append(program)
 
     def close(self) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from types import TracebackType
 from typing import TypeAlias
 
+from ..errors import BackendError
 from ..protocol import Action, Close, Delta, Done, Event, Extend, Failed, Lost, Open, Usage
 from .backend import Backend
 from .problems import HttpProblem, from_failed
@@ -48,7 +50,8 @@ class Job:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self.finished:
-            self._backend.abort(program=self._program)
+            with suppress(BackendError):  # closed: everything of it has ended
+                self._backend.abort(program=self._program)
 
     @property
     def finished(self) -> bool:
