@@ -136,11 +136,13 @@ def find(folder: Path) -> ctypes.CDLL | None:
         return library
     compiler = find_compiler()
     if compiler is None:
-        return _without("there is no C++ compiler (looked for $CXX, c++, g++ and clang++)")
+        _warn("there is no C++ compiler (looked for $CXX, c++, g++ and clang++)")
+        return None
     try:
         return _cached(folder, compiler)
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:
-        return _without(str(error))
+        _warn(str(error))
+        return None
 
 
 def _prebuilt(folder: Path) -> ctypes.CDLL | None:
@@ -178,7 +180,7 @@ def _sweep(folder: Path) -> None:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def _without(reason: str) -> None:
+def _warn(reason: str) -> None:
     warnings.warn(
         f"plait runs without its native kernels, several times slower: {reason}. "
         "Install a C++17 compiler (for instance the package g++), or set CXX to one.",
