@@ -111,13 +111,17 @@ def determinize(nfa: Nfa, budget: Budget) -> Dfa:
     state(nfa.closure(nfa.start * 4, START))
     rows: list[NDArray[np.int32]] = []
     anchored = bool(nfa.anchors)
+    after: dict[int, int] = {}
     while len(rows) < len(sets):
         row = np.full(classes, -1, np.int32)
         places = sets[len(rows)]
         moves = [move for place in places for move in nfa.moves(place)]
         if len(places) == 1 and not anchored:  # one node's edges never overlap
             for low, high, target in moves:
-                row[column[low] : column[high + 1]] = state_after((target,), -1)
+                number = after.get(target)
+                if number is None:
+                    number = after[target] = state_after((target,), -1)
+                row[column[low] : column[high + 1]] = number
         elif moves:
             reached: list[list[int]] = [[] for _ in range(classes)]
             for low, high, target in moves:
@@ -193,19 +197,32 @@ def merge_equal(dfa: Dfa, rounds: int = 64) -> Dfa:
     """
     table, accepting = dfa.table, dfa.accepting
     for _ in range(rounds):
-        rows = np.ascontiguousarray(np.column_stack([table, accepting.astype(np.int32)]))
-        keys = rows.view(np.dtype((np.void, rows.shape[1] * 4))).reshape(-1)
-        _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+        first, group = _equal_rows(np.column_stack([table, accepting.astype(np.int32)]))
         if len(first) == len(table):
             break
-        order = np.argsort(first)  # keep the order of first appearance: state 0 stays the start
-        rank = np.empty(len(order), np.int32)
-        rank[order] = np.arange(len(order), dtype=np.int32)
-        number = np.append(rank[group.reshape(-1)], np.int32(-1)).astype(np.int32)
-        table, accepting = number[table[first[order]]], accepting[first[order]]
+        number = np.append(group, -1).astype(np.int32)
+        table, accepting = number[table[first]], accepting[first]
     # columns that no state tells apart
-    columns, column = np.unique(table, axis=1, return_inverse=True)
-    return Dfa(column.reshape(-1).astype(np.uint8)[dfa.byte_class], np.ascontiguousarray(columns, np.int32), accepting)
+    first, column = _equal_rows(table.T)
+    return Dfa(column.astype(np.uint8)[dfa.byte_class], np.ascontiguousarray(table[:, first], np.int32), accepting)
+
+
+def _equal_rows(rows: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(first row of each group of equal rows, group of each row); groups are numbered by first appearance.
+
+    Rows are told apart by a seeded 64-bit hash and then compared, so that a collision costs a merge, never the truth.
+    """
+    factors = np.random.default_rng(0).integers(-(2**63), 2**63, rows.shape[1], np.int64)
+    hashes = rows.astype(np.int64) @ factors
+    _, first, group = np.unique(hashes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    first, group = first[order], rank[group.reshape(-1)]
+    if not np.array_equal(rows, rows[first[group]]):
+        every = np.arange(len(rows))
+        return every, every
+    return first, group
 
 
 def _reach(
