@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from core_kit import EOS, OTHER_EOS, Driver, FakeModel, greedy, hot, prompt
-
 from plait.runtime.protocol import Usage
 from plait.runtime.wire import (
     AbortStrand,
@@ -207,7 +206,9 @@ def stop_case(stop: bytes, n: int = 20, seed: int = 3) -> tuple[Driver, list[int
     model = FakeModel()
     ids = model.expect(prompt(20, seed), greedy(n))
     driver = Driver(model=model)
-    driver.open(1, Append(0, prompt(20, seed)), Sample(1, greedy(n, stop=(stop,))), Append(2, (65,)), Sample(3, greedy(2)))
+    driver.open(
+        1, Append(0, prompt(20, seed)), Sample(1, greedy(n, stop=(stop,))), Append(2, (65,)), Sample(3, greedy(2))
+    )
     return driver, ids
 
 

@@ -10,7 +10,19 @@ from ..protocol import Usage
 class Account:
     """``prompt = cached + computed`` is fixed by :meth:`start`; later work on the same tokens is ``recomputed``."""
 
-    __slots__ = ("_began", "_clock", "_first", "_high", "cached", "forced", "prompt", "recomputed", "sampled", "started", "steps")
+    __slots__ = (
+        "_began",
+        "_clock",
+        "_first",
+        "_high",
+        "cached",
+        "forced",
+        "prompt",
+        "recomputed",
+        "sampled",
+        "started",
+        "steps",
+    )
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

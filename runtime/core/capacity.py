@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from .state import State
-from .strand import Strand, Status
+from .strand import Status, Strand
 
 _CALM = 0.98  # per step
 

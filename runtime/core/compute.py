@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from .batch import Segment, build
+from .batch import Op, Segment, build
 from .forking import Forking
 from .gen import Gen
 from .kit import OpError
@@ -58,11 +58,13 @@ class Deliver:
             else:
                 others.append((segment, rows))
         picks = self._pick(turn.logits, gens)
-        faults = [(gen, found.error) for (gen, _), found in zip(gens, picks) if found.error is not None]
+        faults: list[tuple[Op, str]] = [
+            (gen, found.error) for (gen, _), found in zip(gens, picks) if found.error is not None
+        ]
         faults += self._receive(turn.logits, others)
-        for op, message in faults:
-            if op.strand.current is op:
-                state.poison(op.strand, message)
+        for fault, message in faults:
+            if fault.strand.current is fault:
+                state.poison(fault.strand, message)
         if faults:
             state.rescue()
         for (gen, _), found in zip(gens, picks):
@@ -92,8 +94,8 @@ class Deliver:
                 picks.append(Sampled(forced, value, top))
         return picks
 
-    def _receive(self, logits: torch.Tensor, others: list[tuple[Segment, slice]]) -> list[tuple[Scoring, str]]:
-        faults: list[tuple[Scoring, str]] = []
+    def _receive(self, logits: torch.Tensor, others: list[tuple[Segment, slice]]) -> list[tuple[Op, str]]:
+        faults: list[tuple[Op, str]] = []
         for segment, rows in others:
             if isinstance(segment.op, Scoring):
                 try:
@@ -116,7 +118,7 @@ class Deliver:
             log.exception("strand %d failed", gen.strand.sid)
             state.fail(gen.strand, OpError("internal", f"{type(error).__name__}: {error}"))
 
-    def _conclude(self, state: State, op: object) -> None:
+    def _conclude(self, state: State, op: Op) -> None:
         """An op that got rows but no token: the middle of a prompt, a fork, a score, a prefill."""
         if isinstance(op, Gen):
             op.computed()

@@ -20,7 +20,7 @@ from ..wire import (
 )
 from .kit import OpError
 from .state import State
-from .strand import Strand, Status
+from .strand import Status, Strand
 
 log = logging.getLogger("plait.core")
 

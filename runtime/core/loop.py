@@ -28,7 +28,7 @@ class SocketSender:
         self._socket = socket
 
     def ready(self) -> bool:
-        return bool(self._socket.getsockopt(zmq.EVENTS) & zmq.POLLOUT)  # type: ignore[operator]  # EVENTS is an int
+        return bool(int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLOUT)
 
     def send(self, frame: bytes) -> bool:
         try:

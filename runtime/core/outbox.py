@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from ..protocol import MAX_FRAME_BYTES
-from ..wire import CoreEvent, Ended, OpFailed, Stats, ToFront, Tokens, encode
+from ..wire import CoreEvent, CoreLogprob, Ended, OpFailed, Stats, ToFront, Tokens, encode
 
 _EVENTS_PER_FRAME = 4096
 
@@ -23,13 +23,43 @@ class Sender(Protocol):
         """Hand over one frame. False if it would block; then nothing was sent."""
 
 
+class _Merged:
+    """Tokens of one op that wait. Lists, so that a peer that sleeps for long costs linear time."""
+
+    __slots__ = ("_data", "_ids", "_logprobs", "_newest")
+
+    def __init__(self, first: Tokens) -> None:
+        self._ids: list[int] = []
+        self._data = bytearray()
+        self._logprobs: list[CoreLogprob] = []
+        self.join(first)
+
+    def join(self, event: Tokens) -> None:
+        self._ids += event.ids
+        self._data += event.data
+        self._logprobs += event.logprobs
+        self._newest = event
+
+    def event(self) -> Tokens:
+        newest = self._newest
+        return Tokens(
+            sid=newest.sid,
+            op=newest.op,
+            choice=newest.choice,
+            ids=tuple(self._ids),
+            data=bytes(self._data),
+            settled=newest.settled,
+            logprobs=tuple(self._logprobs),
+        )
+
+
 class Outbox:
     """``add`` what a step produced, ``flush`` as often as you like."""
 
     def __init__(self, sender: Sender, *, max_frame: int = MAX_FRAME_BYTES) -> None:
         self._sender = sender
         self._max_frame = max_frame
-        self._events: list[CoreEvent] = []
+        self._events: list[CoreEvent | _Merged] = []
         self._tokens: dict[tuple[int, int, int], int] = {}  # where in _events an op's Tokens wait
         self._stats: int | None = None
 
@@ -61,29 +91,27 @@ class Outbox:
             self._events.append(event)
             return
         before = self._events[at]
-        assert isinstance(before, Tokens)
-        self._events[at] = Tokens(
-            sid=event.sid,
-            op=event.op,
-            choice=event.choice,
-            ids=before.ids + event.ids,
-            data=before.data + event.data,
-            settled=event.settled,
-            logprobs=before.logprobs + event.logprobs,
-        )
+        if isinstance(before, Tokens):
+            self._events[at] = before = _Merged(before)
+        assert isinstance(before, _Merged)
+        before.join(event)
 
     def flush(self) -> bool:
         """Send what the peer takes. True if nothing waits any more."""
         while self._events and self._sender.ready():
             count = min(len(self._events), _EVENTS_PER_FRAME)
-            frame = encode(ToFront(tuple(self._events[:count])))
+            frame = self._frame(count)
             while len(frame) > self._max_frame and count > 1:
                 count //= 2
-                frame = encode(ToFront(tuple(self._events[:count])))
+                frame = self._frame(count)
             if not self._sender.send(frame):
                 return False
             self._drop(count)
         return not self._events
+
+    def _frame(self, count: int) -> bytes:
+        first = self._events[:count]
+        return encode(ToFront(tuple(event.event() if isinstance(event, _Merged) else event for event in first)))
 
     def _drop(self, count: int) -> None:
         del self._events[:count]

@@ -72,7 +72,8 @@ class Continue:
     def run(self, state: State, turn: Turn) -> None:
         self._capacity.relax()
         self._catch_up(state)
-        decoding, filling = [], []
+        decoding: list[Strand] = []
+        filling: list[Strand] = []
         for strand in state.running:
             assert strand.current is not None
             (decoding if strand.current.rows() == 1 else filling).append(strand)

@@ -187,9 +187,7 @@ class Scoring(Op):
         for slots in held:
             pool.release(slots)
         self._reset()
-        return Scored(
-            sid=self.strand.sid, op=self.op, winner=winner, scores=tuple(scores), usage=self.account.usage()
-        )
+        return Scored(sid=self.strand.sid, op=self.op, winner=winner, scores=tuple(scores), usage=self.account.usage())
 
     # ------------------------------------------------------------ inside
 

@@ -59,7 +59,7 @@ class Sequence:
 
     # ------------------------------------------------------------ ids
 
-    def append(self, ids: Ids[int]) -> None:
+    def append(self, ids: Ids[int] | IntArray) -> None:
         end = self.n + len(ids)
         if end > len(self._ids):
             self._ids = _grown(self._ids, self.n, end)

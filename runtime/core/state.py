@@ -14,7 +14,7 @@ from ...constrained.interface import Constraint
 from ...constrained.vocabulary import Vocabulary
 from ...radix import FCFS, Order, RadixTree, SlotPool
 from ..models.interface import Model
-from ..wire import Append, CloseStrand, CoreEvent, CoreOp, Forked, ForkAt, OpFailed, Sample, Score
+from ..wire import Append, CloseStrand, CoreEvent, CoreOp, ForkAt, Forked, OpFailed, Sample, Score
 from .batch import IntArray, Op
 from .counters import Counters
 from .forking import Forking
@@ -23,7 +23,7 @@ from .kit import Kit, OpError
 from .scoring import Scoring
 from .sequence import Sequence
 from .settings import CoreSettings
-from .strand import Strand, Status
+from .strand import Status, Strand
 
 log = logging.getLogger("plait.core")
 

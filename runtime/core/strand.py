@@ -13,9 +13,9 @@ from .sequence import Sequence
 class Status(Enum):
     """::
 
-        BLOCKED ──parent forks──> IDLE <──op ends── RUNNING
-                                   │                 ^   │ retracted
-                                   └──op needs KV──> WAITING <┘         any ──> CLOSED
+    BLOCKED ──parent forks──> IDLE <──op ends── RUNNING
+                               │                 ^   │ retracted
+                               └──op needs KV──> WAITING <┘         any ──> CLOSED
     """
 
     BLOCKED = "blocked"  # a child whose parent has not reached the fork
@@ -28,7 +28,18 @@ class Status(Enum):
 class Strand:
     """``arrival`` rises by one with each strand: lower is older, and the older of equal priority goes first."""
 
-    __slots__ = ("arrival", "current", "idle_since", "priority", "program", "queue", "retracted", "seq", "sid", "status")
+    __slots__ = (
+        "arrival",
+        "current",
+        "idle_since",
+        "priority",
+        "program",
+        "queue",
+        "retracted",
+        "seq",
+        "sid",
+        "status",
+    )
 
     def __init__(self, sid: int, seq: Sequence, *, priority: int, program: int, arrival: int, status: Status) -> None:
         self.sid = sid

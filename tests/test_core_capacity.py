@@ -1,0 +1,210 @@
+"""A pool that is too small: eviction, retraction, priorities, one strand that does not fit."""
+
+from __future__ import annotations
+
+import pytest
+from core_kit import Driver, greedy, hot, prompt
+from plait.runtime.core.memory import MAX_TOKENS, kv_tokens
+from plait.runtime.core.settings import CoreSettings
+from plait.runtime.core.strand import Status
+from plait.runtime.errors import ModelError
+from plait.runtime.wire import Append, CloseStrand, ForkAt, OpFailed, Sample, Score
+
+
+def test_an_evicted_text_is_a_miss_and_is_right_again() -> None:
+    driver = Driver(kv_tokens=100)
+    for sid in range(1, 6):
+        driver.open(sid, Append(0, prompt(60, sid)), Sample(1, greedy(3)))
+        driver.send(CloseStrand(sid))
+        driver.run()
+    driver.open(9, Append(0, prompt(60, 1)), Sample(1, greedy(3)))
+    driver.run()
+    assert driver.ended(9).usage.cached == 0
+    assert driver.ended(9).ids == driver.ended(1).ids
+    assert driver.core.stats().evicted_tokens > 0
+
+
+def test_idle_strands_lose_their_kv_under_pressure_and_get_it_again() -> None:
+    driver = Driver(kv_tokens=100)
+    driver.open(1, Append(0, prompt(60, 1)), Sample(1, greedy(3)))
+    driver.run()
+    driver.open(2, Append(0, prompt(80, 2)), Sample(1, greedy(3)))
+    driver.run()
+    assert driver.ended(2).reason == "length"
+    driver.extend(1, Append(2, (65,)), Sample(3, greedy(3)))
+    driver.run()
+    ids = [*prompt(60, 1), *driver.ended(1).ids, 65]
+    assert list(driver.ended(1, 3).ids) == driver.model.expect(ids, greedy(3))
+
+
+def test_what_a_live_strand_holds_outlives_what_nobody_holds() -> None:
+    driver = Driver(kv_tokens=200)
+    driver.open(1, Append(0, prompt(60, 1)), Sample(1, greedy(1)))
+    driver.run()
+    for sid in (2, 3, 4):
+        driver.open(sid, Append(0, prompt(60, sid)), Sample(1, greedy(1)))
+        driver.send(CloseStrand(sid))
+        driver.run()
+    driver.extend(1, Sample(2, greedy(1)))
+    driver.run()
+    assert driver.ended(1, 2).usage.cached == 60
+
+
+def test_retraction_changes_no_output_and_the_retracted_resume_first() -> None:
+    driver = Driver(kv_tokens=120, reserve_share=0.0)
+    params = {sid: hot(40, seed=sid, repetition_penalty=1.1, stop=(b"never seen",)) for sid in range(1, 5)}
+    for sid, each in params.items():
+        driver.open(sid, Append(0, prompt(25, sid)), Sample(1, each))
+    driver.step()
+    running = [strand.sid for strand in driver.core.state.running]
+    while not driver.core.stats().retractions:
+        driver.step()
+    retracted = [strand.sid for strand in driver.core.state.waiting if strand.retracted]
+    assert retracted == [max(running)], "the youngest goes first"
+    driver.open(9, Append(0, prompt(25, 9)), Sample(1, greedy(1)))
+    while not driver.of(9):
+        again = driver.core.state.strands[retracted[0]]
+        assert again.status is Status.WAITING or again.status is Status.RUNNING
+        driver.step()
+    assert driver.core.state.strands[retracted[0]].status is not Status.WAITING, "a newcomer went first"
+    driver.run()
+    for sid, each in params.items():
+        ended = driver.ended(sid)
+        assert list(ended.ids) == driver.model.expect(prompt(25, sid), each)
+        assert (ended.usage.prompt, ended.usage.cached) == (25, 0)
+        assert ended.usage.cached <= ended.usage.prompt
+    assert any(driver.ended(sid).usage.recomputed for sid in params)
+    assert driver.core.stats().recomputed_tokens > 0
+
+
+def test_a_stop_that_cuts_back_what_a_retraction_committed() -> None:
+    model_ids = Driver().model.expect(prompt(25, 1), greedy(30))
+    text = Driver().vocabulary.decode(model_ids)
+    stop = text[15:29]
+    start = text.index(stop)
+    # 2 is retracted while it holds back the beginning of the stop
+    driver = Driver(kv_tokens=110, reserve_share=0.0)
+    driver.open(1, Append(0, prompt(25, 5)), Sample(1, greedy(60)))
+    driver.open(
+        2, Append(0, prompt(25, 1)), Sample(1, greedy(40, stop=(stop,))), Append(2, (66,)), Sample(3, greedy(3))
+    )
+    while True:
+        driver.step()
+        strand = driver.core.state.strands[2]
+        if strand.status is Status.RUNNING and strand.seq.n >= 25 + start + 5:
+            driver.core.state.retract(strand)
+            driver.core.check()
+            break
+    driver.run()
+    ended = driver.ended(2)
+    assert driver.text(2) == text[:start] and ended.reason == "stop"
+    ids = [*prompt(25, 1), *ended.ids, 66]
+    assert list(driver.ended(2, 3).ids) == driver.model.expect(ids, greedy(3))
+
+
+def test_one_strand_that_exceeds_the_pool_fails_alone() -> None:
+    driver = Driver(kv_tokens=100)
+    driver.open(1, Append(0, prompt(101)), Sample(1, greedy(3)))
+    driver.open(2, Append(0, prompt(20, 2)), Sample(1, greedy(200)))
+    driver.open(3, Append(0, prompt(20, 3)), Sample(1, greedy(30)))
+    driver.run()
+    for sid in (1, 2):
+        (failed,) = (event for event in driver.of(sid) if isinstance(event, OpFailed))
+        assert failed.code == "kv_exhausted" and "100" in failed.message
+    assert list(driver.ended(3).ids) == driver.model.expect(prompt(20, 3), greedy(30))
+
+
+def test_a_retracted_fork_child() -> None:
+    driver = Driver(kv_tokens=130, reserve_share=0.0)
+    driver.open(1, Append(0, prompt(50)), ForkAt(1, (2, 3, 4)), Sample(2, greedy(1)))
+    for sid in (2, 3, 4):
+        driver.extend(sid, Append(0, (60 + sid,)), Sample(1, hot(40, seed=sid)))
+    driver.run()
+    assert driver.core.stats().retractions
+    for sid in (2, 3, 4):
+        expected = driver.model.expect([*prompt(50), 60 + sid], hot(40, seed=sid))
+        assert list(driver.ended(sid).ids) == expected
+
+
+def test_a_retracted_score_begins_again() -> None:
+    choices = ((65, 66, 67), (65, 70, 71), (80, 81))
+    calm = Driver()
+    calm.open(1, Append(0, prompt(20)), Score(1, choices, "token_length_normalized", 0.0, 3))
+    calm.run()
+    driver = Driver(step_tokens=3, score_rows=1)
+    driver.open(1, Append(0, prompt(20)), Score(1, choices, "token_length_normalized", 0.0, 3))
+    while not len(driver.core.state.strands[1].current.held() if driver.core.state.strands[1].current else []):
+        driver.step()
+    driver.core.state.retract(driver.core.state.strands[1])
+    driver.core.check()
+    driver.run()
+    assert driver.of(1)[-1].scores == pytest.approx(calm.of(1)[-1].scores)  # type: ignore[attr-defined, union-attr]  # both Scored
+
+
+def test_strictly_higher_priority_preempts_a_full_house_and_equals_never_take_turns() -> None:
+    driver = Driver(max_running=2)
+    for sid in (1, 2):
+        driver.open(sid, Append(0, prompt(20, sid)), Sample(1, greedy(20)), priority=1)
+    driver.step()
+    driver.open(3, Append(0, prompt(20, 3)), Sample(1, greedy(5)), priority=1)
+    for _ in range(3):
+        driver.step()
+    assert driver.core.stats().retractions == 0
+    assert {strand.sid for strand in driver.core.state.running} == {1, 2}
+    driver.open(4, Append(0, prompt(20, 4)), Sample(1, greedy(5)), priority=5)
+    driver.step()
+    assert {strand.sid for strand in driver.core.state.running} == {1, 4}, "the younger of the lower priority made way"
+    driver.run()
+    assert driver.core.stats().retractions == 1
+    ends = [event.sid for event in driver.events if type(event).__name__ == "Ended"]
+    assert ends[0] == 4 and ends.index(2) < ends.index(3)
+    for sid, n in ((1, 20), (2, 20), (3, 5), (4, 5)):
+        assert list(driver.ended(sid).ids) == driver.model.expect(prompt(20, sid), greedy(n))
+
+
+def test_priority_preempts_for_slots_too() -> None:
+    driver = Driver(kv_tokens=100)
+    driver.open(1, Append(0, prompt(60, 1)), Sample(1, greedy(30)))
+    driver.step()
+    driver.open(2, Append(0, prompt(60, 2)), Sample(1, greedy(5)), priority=1)
+    driver.run()
+    ends = [event.sid for event in driver.events if type(event).__name__ == "Ended"]
+    assert ends == [2, 1]
+    assert list(driver.ended(1).ids) == driver.model.expect(prompt(60, 1), greedy(30))
+
+
+def test_admission_leaves_room_for_what_runs() -> None:
+    driver = Driver(kv_tokens=100, reserve_share=1.0)
+    driver.open(1, Append(0, prompt(20, 1)), Sample(1, greedy(60)))
+    driver.open(2, Append(0, prompt(20, 2)), Sample(1, greedy(60)))
+    driver.run()
+    assert driver.core.stats().retractions == 0
+    assert driver.ended(1).usage.steps == driver.ended(2).usage.steps == 60
+
+
+def test_a_long_prompt_does_not_stop_the_decoders() -> None:
+    driver = Driver(step_tokens=64, mixed_tokens=16)
+    driver.open(1, Append(0, prompt(20, 1)), Sample(1, greedy(30)))
+    driver.step()
+    driver.open(2, Append(0, prompt(400, 2)), Sample(1, greedy(2)))
+    driver.run()
+    assert driver.model.rows[1:30] == [16] * 24 + driver.model.rows[25:30]
+    assert driver.ended(1).usage.steps == 30
+
+
+@pytest.mark.parametrize(
+    "field", ["kv_tokens", "step_tokens", "mixed_tokens", "max_running", "score_rows", "reserve_cap", "reserve_share"]
+)
+def test_settings_are_checked(field: str) -> None:
+    with pytest.raises(ValueError, match=field):
+        CoreSettings(**{"kv_tokens": 1, field: -1})  # type: ignore[arg-type]  # by name
+
+
+def test_the_default_pool() -> None:
+    gib = 1 << 30
+    assert kv_tokens(8 * gib, 1 << 14, 2048) == 2 * gib >> 14
+    assert kv_tokens(1000 * gib, 1 << 14, 2048) == MAX_TOKENS
+    assert kv_tokens(gib, 1 << 16, 8192 // 2) == 8192, "two contexts, more than a quarter"
+    assert kv_tokens(gib, 1 << 16, 100_000) == 8192, "never more than half"
+    with pytest.raises(ModelError, match="memory"):
+        kv_tokens(1 << 20, 1 << 16, 2048)
