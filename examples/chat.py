@@ -19,7 +19,7 @@ def conversation(s: plait.State, questions: Sequence[str]) -> None:
     for question in questions:
         s += plait.user(question)
         with s.assistant():
-            s += plait.gen("answer", max_tokens=64, stop="\n")
+            s += plait.gen("answer", max_tokens=64, stop=[".", "\n"]) + "."
 
 
 def main(backend: plait.Backend | None = None) -> None:

@@ -19,7 +19,7 @@ def judge(s: plait.State, essay: str) -> str:
     reviews = s.fork(len(SIDES))
     reviews += [
         plait.user(f"In one sentence, what do you think of its {side}?")
-        + plait.assistant(plait.gen("review", max_tokens=48, stop="\n"))
+        + plait.assistant(plait.gen("review", max_tokens=48, stop=[".", "\n"]) + ".")
         for side in SIDES
     ]
     reviews.join()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import plait
 
+SENTENCE_END = [".", "\n"]
 FACTS = r'\{"city": "[A-Z][a-z]{2,14}", "country": "[A-Z][a-z]{2,14}", "language": "[A-Z][a-z]{2,14}"\}'
 
 
@@ -13,13 +14,13 @@ FACTS = r'\{"city": "[A-Z][a-z]{2,14}", "country": "[A-Z][a-z]{2,14}", "language
 def program(s: plait.State, city: str) -> None:
     s += plait.system("You are a travel guide. Answer in one short sentence.")
     s += plait.user(f"What is {city} famous for?")
-    s += plait.assistant(plait.gen("famous for", max_tokens=48, stop="\n"))
+    s += plait.assistant(plait.gen("famous for", max_tokens=48, stop=SENTENCE_END) + ".")
 
     # Two branches run at the same time; what they share so far is computed once.
     tips = s.fork(2)
     for tip, season in zip(tips, ["summer", "winter"]):
         tip += plait.user(f"Give one tip for a visit in {season}.")
-        tip += plait.assistant(plait.gen("tip", max_tokens=48, stop="\n"))
+        tip += plait.assistant(plait.gen("tip", max_tokens=48, stop=SENTENCE_END) + ".")
     tips.join()
 
     # A reference puts in what a branch writes, without waiting for it here.
