@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plait.runtime.core.logprobs import logprobs_of
+from plait.runtime.core.logprobs import logprob
 from plait.runtime.core.noise import uniform
 from plait.runtime.core.sampler import Sampled, SamplerRow, sample
 from plait.runtime.wire import SampleParams
@@ -91,7 +91,7 @@ rows_of_logits = st.lists(st.integers(-24, 24).map(lambda k: k / 4), min_size=V,
 tokens = st.lists(st.integers(0, V - 1), max_size=8)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     raw=rows_of_logits,
     prompt=tokens,
@@ -127,16 +127,16 @@ def test_every_draw_is_what_the_oracle_would_draw(
 
 
 def test_frequencies_follow_the_distribution() -> None:
-    """Chi-square over 40,000 draws: 5 degrees of freedom, 20.5 is passed once in 1,000, and the seed is fixed."""
+    """Chi-square over 20,000 draws: 5 degrees of freedom, 20.5 is passed once in 1,000, and the seed is fixed."""
     values = [0.0, 1.0, 2.0, -1.0, 0.5, 1.5]
     expected = np.exp(values) / np.exp(values).sum()
     row = SamplerRow(params())
     table = logits(values)
     counts = np.zeros(6)
-    for position in range(40_000):
+    for position in range(20_000):
         row.position = position
         counts[sample(table, [row])[0].id] += 1
-    chi = float(((counts - 40_000 * expected) ** 2 / (40_000 * expected)).sum())
+    chi = float(((counts - 20_000 * expected) ** 2 / (20_000 * expected)).sum())
     assert chi < 20.5
 
 
@@ -360,8 +360,7 @@ def test_more_top_logprobs_than_tokens() -> None:
     assert len(one([1.0, 2.0], row).top) == 2
 
 
-def test_logprobs_of_given_tokens() -> None:
-    table = np.array([[0.0, 0.0], [1.0, math.nan]], dtype=np.float32)
-    first, second = logprobs_of(table, [1, 0])
-    assert first == pytest.approx(math.log(0.5))
-    assert math.isnan(second)
+def test_logprob_of_a_given_token() -> None:
+    assert logprob(np.array([0.0, 0.0], dtype=np.float32), 1)[0] == pytest.approx(math.log(0.5))
+    value, top = logprob(np.array([1.0, math.nan], dtype=np.float32), 0, top=2)
+    assert math.isnan(value) and top == ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,8 @@ def log_normalizer(row: NDArray[np.float32]) -> float:
     peak = row.max()
     if not np.isfinite(peak):
         return math.nan
-    return float(peak) + math.log(float(np.exp(row - peak).sum(dtype=np.float64)))
+    with np.errstate(over="ignore", under="ignore"):  # far below the peak is 0, and meant to be
+        return float(peak) + math.log(float(np.exp(row - peak).sum(dtype=np.float64)))
 
 
 def logprob(row: NDArray[np.float32], token: int, top: int = 0) -> tuple[float, Top]:
@@ -33,8 +33,3 @@ def top_of(row: NDArray[np.float32], norm: float, n: int) -> Top:
     kept = keep_top_k(row, n)
     best = kept[np.argsort(-row[kept], kind="stable")]
     return tuple((int(i), float(row[i]) - norm) for i in best)
-
-
-def logprobs_of(logits: NDArray[np.float32], tokens: Sequence[int]) -> list[float]:
-    """log p(tokens[r]) for each row r of logits float32[R, V]: what scoring asks."""
-    return [float(row[token]) - log_normalizer(row) for row, token in zip(logits, tokens, strict=True)]
