@@ -194,7 +194,9 @@ class FakeBackend:
                 self._settle()
             with self._changed:
                 self._changed.notify_all()
-        for listener in {id(strand.listener): strand.listener for strand in self._strands.values()}.values():
+        listeners = [strand.listener for strand in self._strands.values()]
+        listeners += [item[1] for item in self._inbox if not isinstance(item, Abort)]  # accepted, and never begun
+        for listener in dict.fromkeys(listeners):
             listener(Lost("shutdown", "the backend was closed"))
 
     def _can_step(self) -> bool:
