@@ -27,13 +27,13 @@ from typing import BinaryIO
 import msgspec
 import numpy as np
 
-from .charset import ALL
-from .dfa import Budget, Dfa, Limits, determinize, merge_equal, product, prune
+from .dfa import Budget, Dfa, Limits, determinize, merge_equal, prune
 from .interface import Constraint, ConstraintError
+from .lookahead import determinize_with_lookaheads
 from .masks import MaskCache
 from .matcher import DfaConstraint
 from .nfa import Nfa
-from .regex import Alt, Anchor, Chars, Look, Node, Repeat, Seq, parse
+from .regex import Alt, Anchor, Node, Seq, parse
 from .vocabulary import Vocabulary
 
 #: longest frame either way
@@ -126,14 +126,8 @@ def load(payload: bytes, vocabulary: Vocabulary, key: str, cache: MaskCache | No
 def compile_regex(pattern: str, limits: Limits | None = None) -> Dfa:
     """The automaton of the strings that ``re.fullmatch(pattern, ·)`` accepts, as UTF-8. Raises ConstraintError."""
     budget = Budget(limits or Limits())
-    looks, tree = _leading_lookaheads(_without_edge_anchors(parse(pattern), True, True))
-    dfa = determinize(Nfa(tree), budget)
-    if looks:
-        parts = [(dfa, True)]
-        anything = Repeat(Chars(ALL), 0, None)
-        for look in looks:
-            parts.append((determinize(Nfa(Seq((look.body, anything))), budget), not look.negative))
-        dfa = product(parts, budget)
+    nfa = Nfa(_without_edge_anchors(parse(pattern), True, True))
+    dfa = determinize_with_lookaheads(nfa, budget) if nfa.looks else determinize(nfa, budget)
     kept = prune(dfa)
     if kept is None:
         raise ConstraintError("the regex matches nothing, not even the empty string")
@@ -168,24 +162,6 @@ def _without_edge_anchors(tree: Node, left: bool, right: bool) -> Node:
                 break
         return Seq(tuple(part for part in parts if part != _EMPTY))
     return tree
-
-
-def _leading_lookaheads(tree: Node) -> tuple[list[Look], Node]:
-    """Lookaheads that stand before anything is read, and the tree without them."""
-    if isinstance(tree, Look):
-        return [tree], _EMPTY
-    if not isinstance(tree, Seq):
-        return [], tree
-    looks: list[Look] = []
-    parts: list[Node] = []
-    for at, part in enumerate(tree.parts):
-        found, rest = _leading_lookaheads(part)
-        looks.extend(found)
-        parts.append(rest)
-        if not isinstance(rest, Anchor) and rest != _EMPTY:
-            parts.extend(tree.parts[at + 1 :])
-            break
-    return looks, Seq(tuple(parts))
 
 
 # ---------------------------------------------------------------- the child

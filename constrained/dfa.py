@@ -1,4 +1,4 @@
-"""Deterministic automata over bytes: subset construction, product, pruning of dead states, merging of equal ones.
+"""Deterministic automata over bytes: subset construction, pruning of dead states, merging of equal ones.
 
 ::
 
@@ -138,36 +138,6 @@ def determinize(nfa: Nfa, budget: Budget) -> Dfa:
         rows.append(row)
     accepting = np.array([any(map(nfa.accepts, places)) for places in sets], bool)
     return Dfa(byte_class, np.stack(rows), accepting)
-
-
-def product(parts: list[tuple[Dfa, bool]], budget: Budget) -> Dfa:
-    """What is in every part's language (True) or outside of it (False)."""
-    columns, byte_class = np.unique(np.stack([dfa.byte_class for dfa, _ in parts], axis=1), axis=0, return_inverse=True)
-    tables = [
-        # a row of its own for the state that nothing leaves, so that -1 needs no special case
-        np.vstack([dfa.table, np.full((1, dfa.table.shape[1]), -1, np.int32)])[:, columns[:, at]].tolist()
-        for at, (dfa, _) in enumerate(parts)
-    ]
-    wanted = [inside for _, inside in parts]
-    accepts = [[*dfa.accepting.tolist(), False] for dfa, _ in parts]
-    known = {(0,) * len(parts): 0}
-    sets = [(0,) * len(parts)]
-    rows: list[list[int]] = []
-    while len(rows) < len(sets):
-        row = []
-        for following in zip(*(table[at] for table, at in zip(tables, sets[len(rows)]))):
-            if any(inside and at < 0 for inside, at in zip(wanted, following)):
-                row.append(-1)
-                continue
-            number = known.get(following)
-            if number is None:
-                number = known[following] = len(sets)
-                sets.append(following)
-                budget.spend(number + 1, len(columns))
-            row.append(number)
-        rows.append(row)
-    accepting = [all(accept[at] == inside for accept, at, inside in zip(accepts, places, wanted)) for places in sets]
-    return Dfa(byte_class.reshape(-1).astype(np.uint8), np.array(rows, np.int32), np.array(accepting, bool))
 
 
 def prune(dfa: Dfa) -> Dfa | None:

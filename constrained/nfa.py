@@ -13,7 +13,7 @@ ENDED     nothing more may be read
 
 from __future__ import annotations
 
-from .charset import utf8
+from .charset import ALL, utf8
 from .interface import ConstraintError
 from .regex import Alt, Anchor, AnchorKind, Chars, Look, Node, Repeat, Seq
 
@@ -26,6 +26,8 @@ NEWLINE = 10
 
 #: most states of the nondeterministic automaton
 MAX_NODES = 1_000_000
+
+ANYTHING = Repeat(Chars(ALL), 0, None)
 
 _END_MODES: dict[AnchorKind, dict[int, tuple[int, ...]]] = {
     "end": {FREE: (ENDED,), ENDED: (ENDED,)},
@@ -46,6 +48,9 @@ class Nfa:
         self.edges: list[list[tuple[int, int, int]]] = []
         self.empty: list[list[int]] = []
         self.anchors: dict[int, tuple[AnchorKind, int]] = {}
+        #: node -> (number of the lookahead, negative, target); what it looks for, followed by anything
+        self.looks: dict[int, tuple[int, bool, int]] = {}
+        self.look_bodies: list[Nfa] = []
         start, self.accept = self.node(), self.node()
         self.build(tree, start, self.accept)
         self.start = start
@@ -83,9 +88,10 @@ class Nfa:
             self.empty[start].append(here)
             self.anchors[here] = (tree.kind, end)
         else:
-            raise ConstraintError(
-                f"the regex uses a lookahead at position {tree.at}, which is supported only at the start of the regex"
-            )
+            here = self.node()
+            self.empty[start].append(here)
+            self.looks[here] = (len(self.look_bodies), tree.negative, end)
+            self.look_bodies.append(Nfa(Seq((tree.body, ANYTHING))))
 
     def _chars(self, tree: Chars, start: int, end: int) -> None:
         automaton = utf8(tree.ranges)
@@ -137,22 +143,27 @@ class Nfa:
             reads = mode != ENDED and self.edges[node]
             if reads or (node == self.accept and mode in (FREE, ENDED)):
                 kept.append(here)
-            following = [target * 4 + mode for target in self.empty[node]]
-            anchor = self.anchors.get(node)
-            if anchor:
-                kind, target = anchor
-                if kind == "start":
-                    modes: tuple[int, ...] = (mode,) if before == START else ()
-                elif kind == "line_start":
-                    modes = (mode,) if before != MIDDLE else ()
-                else:
-                    modes = _END_MODES[kind].get(mode, ())
-                following.extend(target * 4 + m for m in modes)
-            for there in following:
+            for there in self.passes(here, before):
                 if there not in seen:
                     seen.add(there)
                     todo.append(there)
         return tuple(sorted(kept))
+
+    def passes(self, place: int, before: int) -> list[int]:
+        """Places one empty edge or one anchor away. Lookaheads are not followed."""
+        node, mode = divmod(place, 4)
+        following = [target * 4 + mode for target in self.empty[node]]
+        anchor = self.anchors.get(node)
+        if anchor:
+            kind, target = anchor
+            if kind == "start":
+                modes: tuple[int, ...] = (mode,) if before == START else ()
+            elif kind == "line_start":
+                modes = (mode,) if before != MIDDLE else ()
+            else:
+                modes = _END_MODES[kind].get(mode, ())
+            following.extend(target * 4 + m for m in modes)
+        return following
 
     def accepts(self, place: int) -> bool:
         return place // 4 == self.accept and place % 4 in (FREE, ENDED)
@@ -182,5 +193,5 @@ def size(tree: Node) -> int:
         copies = tree.low + 1 if tree.high is None else max(tree.high, 1)
         return 2 + copies * (2 + size(tree.body))
     if isinstance(tree, Look):
-        return size(tree.body)
+        return 16 + size(tree.body)
     return 1

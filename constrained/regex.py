@@ -2,8 +2,8 @@
 
 The syntax is checked by ``re.compile`` first, so what is a mistake in Python is the same mistake here, with Python's
 words. Then this parser reads the pattern again and refuses, naming construct and position, what an automaton cannot
-hold or what has no use in a full match: back-references, lookbehind, conditionals, atomic groups, possessive
-quantifiers, word boundaries, and lookahead anywhere but at the very start.
+hold, or what would make it differ: back-references, lookbehind, conditionals, atomic groups, possessive quantifiers
+and word boundaries.
 
 Characters are code points, as in Python's str patterns: ``.`` is one code point but a newline, ``\\w \\d \\s`` are
 Unicode's unless (?a) is given, IGNORECASE is Unicode's simple folding. Lazy quantifiers are the greedy ones: in a full
@@ -70,7 +70,6 @@ class Look:
 
     body: Node
     negative: bool
-    at: int
 
 
 Node = Chars | Seq | Alt | Repeat | Anchor | Look
@@ -196,7 +195,7 @@ class _Parser:
         rest = text[self.at : self.at + 2]
         if rest[:1] in ("=", "!"):
             self.at += 1
-            return Look(self.close(self.alternatives(flags)), rest[0] == "!", at)
+            return Look(self.close(self.alternatives(flags)), rest[0] == "!")
         if rest in ("<=", "<!"):
             raise self.refuse("a lookbehind", at)
         if rest == "P=":
