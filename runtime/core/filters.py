@@ -95,7 +95,7 @@ def _total(weights: Floats) -> float:
 def _nucleus_cut(weights: Floats, target: float) -> np.float32:
     """The smallest weight inside the nucleus: a quickselect by mass, O(n) where a sort of a flat row takes 4 ms."""
     rest, want, guess, inside = weights, target, 2 * _SMALL, False
-    while len(rest) > 2 * _BLOCK:
+    while len(rest) > 2 * _SMALL:
         split = len(rest) - min(guess, len(rest) // 2)
         parts = np.partition(rest, split)
         mass = _total(parts[split:])
