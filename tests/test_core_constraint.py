@@ -173,3 +173,18 @@ def test_unknown_and_broken_constraints_fail_their_op_only() -> None:
     assert isinstance(first, OpFailed) and first.code == "invalid_constraint"
     assert isinstance(second, OpFailed) and "good" in second.message
     assert isinstance(driver.of(3)[-1], Ended)
+
+
+def test_a_matcher_that_raises_fails_its_strand_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    from plait.constrained.matcher import DfaMatcher
+
+    def broken(self: DfaMatcher) -> object:
+        raise MemoryError("no room for a mask")
+
+    monkeypatch.setattr(DfaMatcher, "mask", broken)
+    driver = Driver()
+    driver.open(2, Append(0, prompt(9)), Sample(1, greedy(3)))
+    constrained(r"[ab]{3}", greedy(9, stop_ids=STOPS), driver=driver)
+    (failed,) = (event for event in driver.of(1) if isinstance(event, OpFailed))
+    assert "no room for a mask" in failed.message
+    assert list(driver.ended(2).ids) == driver.model.expect(prompt(9), greedy(3))

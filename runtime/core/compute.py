@@ -12,7 +12,7 @@ from .forking import Forking
 from .gen import Gen
 from .kit import OpError
 from .logprobs import logprob
-from .sampler import Sampled, sample
+from .sampler import Sampled, SamplerRow, sample
 from .schedule import Turn
 from .scoring import Scoring
 from .state import State
@@ -58,9 +58,10 @@ class Deliver:
             else:
                 others.append((segment, rows))
         picks = self._pick(turn.logits, gens)
-        faults: list[tuple[Op, str]] = [
-            (gen, found.error) for (gen, _), found in zip(gens, picks) if found.error is not None
-        ]
+        faults: list[tuple[Op, str]] = []
+        for (gen, _), found in zip(gens, picks):
+            if found.error is not None:
+                faults.append((gen, found.error))
         faults += self._receive(turn.logits, others)
         for fault, message in faults:
             if fault.strand.current is fault:
@@ -76,23 +77,26 @@ class Deliver:
 
     def _pick(self, logits: torch.Tensor, gens: list[tuple[Gen, int]]) -> list[Sampled]:
         """A token for each gen: sampled, or the forced one that waited for its logprob."""
-        free = [(gen, row) for gen, row in gens if gen.forced_next is None]
-        if not free:
-            table = logits[:0]
-        elif len(free) == len(logits):
-            table = logits
-        else:
-            table = logits[[row for _, row in free]]
-        sampled = iter(sample(table, [gen.row() for gen, _ in free]))
-        picks = []
-        for gen, row in gens:
+        picks: list[Sampled | None] = [None] * len(gens)
+        rows: list[SamplerRow] = []
+        free: list[int] = []  # indices into gens
+        for index, (gen, at) in enumerate(gens):
             forced = gen.forced_next
-            if forced is None:
-                picks.append(next(sampled))
-            else:
-                value, top = logprob(logits[row].cpu().numpy(), forced, gen.params.top_logprobs)
-                picks.append(Sampled(forced, value, top))
-        return picks
+            if forced is not None:
+                value, top = logprob(logits[at].cpu().numpy(), forced, gen.params.top_logprobs)
+                picks[index] = Sampled(forced, value, top)
+                continue
+            try:
+                rows.append(gen.row())
+                free.append(index)
+            except Exception as error:  # a fault of ours in one op: it fails that strand and no other
+                log.exception("strand %d has no mask", gen.strand.sid)
+                picks[index] = Sampled(-1, error=f"{type(error).__name__}: {error}")
+        if free:
+            table = logits if len(free) == len(logits) else logits[[gens[index][1] for index in free]]
+            for index, found in zip(free, sample(table, rows)):
+                picks[index] = found
+        return [found for found in picks if found is not None]
 
     def _receive(self, logits: torch.Tensor, others: list[tuple[Segment, slice]]) -> list[tuple[Op, str]]:
         faults: list[tuple[Op, str]] = []
