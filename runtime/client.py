@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import threading
@@ -78,6 +79,7 @@ class Client:
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         self._lock = threading.Lock()
+        self._monitor: zmq.Socket[bytes] | None = None
         try:
             self._monitor = self._socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
             addresses.connect(self._socket, parsed)
@@ -151,10 +153,8 @@ class Client:
         with self._lock:
             if self._wake_write < 0:
                 return
-            try:
+            with contextlib.suppress(BlockingIOError):  # the pipe is full of reasons to wake already
                 os.write(self._wake_write, b"x")
-            except BlockingIOError:
-                pass  # the pipe is full of reasons to wake already
 
     # ------------------------------------------------------------ the thread
 
@@ -172,6 +172,7 @@ class Client:
             self._closed.set()
 
     def _loop(self) -> Lost | None:
+        assert self._monitor is not None
         poller = zmq.Poller()
         poller.register(self._socket, zmq.POLLIN)
         poller.register(self._monitor, zmq.POLLIN)
@@ -193,7 +194,7 @@ class Client:
                 return lost
             if heard:
                 misses = 0
-            if self._monitor in ready and self._disconnected():
+            if self._monitor in ready and self._disconnected(self._monitor):
                 return Lost("internal", f"the server at {self._name} went away")
             if time.monotonic() >= next_ping and self._info is not None:
                 if misses >= self._pulse.misses:
@@ -234,12 +235,12 @@ class Client:
             elif isinstance(message, Lost):
                 return True, message
 
-    def _disconnected(self) -> bool:
+    def _disconnected(self, monitor: zmq.Socket[bytes]) -> bool:
         from zmq.utils.monitor import recv_monitor_message
 
         gone = False
-        while self._monitor.poll(0):
-            recv_monitor_message(self._monitor)
+        while monitor.poll(0):
+            recv_monitor_message(monitor)
             gone = True
         return gone and self._info is not None
 
@@ -261,6 +262,8 @@ class Client:
                 if descriptor >= 0:
                     os.close(descriptor)
             self._wake_read = self._wake_write = -1
-        self._socket.disable_monitor()
+        if self._monitor is not None:
+            self._socket.disable_monitor()
+            self._monitor.close(linger=0)
         self._socket.close()  # with its own linger
         self._context.term()
