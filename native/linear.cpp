@@ -6,6 +6,7 @@
 #include "vec.h"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace plait {
 namespace {
@@ -38,7 +39,7 @@ constexpr int kRows = 2;
 
 constexpr int kColumns = 4;
 constexpr int kAhead = 2 * kColumns;  // weight rows
-constexpr int kPanel = 96;  // rows of x that stay in the second-level cache while weights pass
+constexpr int kPanel = 126;  // rows of x that one piece takes
 
 inline float dot(const bf16 *x, const bf16 *w, long inner) {
     vfloat s = {};
@@ -79,35 +80,27 @@ void tile(const bf16 *x, const bf16 *w, long inner, const float *bias, Out *out,
     for (int r = 0; r < R; r++) {
         float four[kColumns];
         sum4(sums[r][0], sums[r][1], sums[r][2], sums[r][3], four);
-        for (int c = 0; c < kColumns; c++) narrow(out + r * out_stride + c, bias ? four[c] + bias[c] : four[c]);
+        if (bias)
+            for (int c = 0; c < kColumns; c++) four[c] += bias[c];
+        store4(out + r * out_stride, four);
     }
 }
 
+// R rows of x against weight rows [begin, end). The rows stay in the first-level cache while the weights pass.
 template <int R, class Out>
-void rest_rows(const bf16 *x, const bf16 *w, long inner, const float *bias, Out *out, long out_stride, bool ahead) {
-    if (ahead) tile<R, true>(x, w, inner, bias, out, out_stride);
-    else tile<R, false>(x, w, inner, bias, out, out_stride);
-}
-
-template <class Out>
-void columns(const bf16 *x, const bf16 *w, int rows, long inner, const float *bias, Out *out, long out_stride) {
-    int r = 0;
-    if (rows >= kRows) {
-        tile<kRows, true>(x, w, inner, bias, out, out_stride);
-        r = kRows;
+void strip(const bf16 *x, const bf16 *w, int begin, int end, long inner, const float *bias, Out *out, long out_stride,
+           bool ahead) {
+    int c = begin;
+    for (; c + kColumns <= end; c += kColumns) {
+        const float *shift = bias ? bias + c : nullptr;
+        if (ahead) tile<R, true>(x, w + c * inner, inner, shift, out + c, out_stride);
+        else tile<R, false>(x, w + c * inner, inner, shift, out + c, out_stride);
     }
-    for (; r + kRows <= rows; r += kRows)
-        tile<kRows, false>(x + r * inner, w, inner, bias, out + r * out_stride, out_stride);
-    const bf16 *rest = x + r * inner;
-    Out *to = out + r * out_stride;
-    switch (rows - r) {
-    case 1: return rest_rows<1>(rest, w, inner, bias, to, out_stride, r == 0);
-    case 2: return rest_rows<2>(rest, w, inner, bias, to, out_stride, r == 0);
-    case 3: return rest_rows<3>(rest, w, inner, bias, to, out_stride, r == 0);
-    case 4: return rest_rows<4>(rest, w, inner, bias, to, out_stride, r == 0);
-    case 5: return rest_rows<5>(rest, w, inner, bias, to, out_stride, r == 0);
-    default: return;
-    }
+    for (; c < end; c++)  // fewer than four are left
+        for (int r = 0; r < R; r++) {
+            float s = dot(x + r * inner, w + c * inner, inner);
+            narrow(out + r * out_stride + c, bias ? s + bias[c] : s);
+        }
 }
 
 template <class Out>
@@ -116,21 +109,25 @@ void linear(const bf16 *x, const bf16 *w, const float *bias, Out *out, int rows,
     int panels = (rows + kPanel - 1) / kPanel;
     // Enough pieces that a thread which is late leaves little to wait for, but not pieces of nothing.
     int width = (outer + threads * 8 - 1) / (threads * 8);
-    width = std::max(16, std::min(256, (width + kColumns - 1) / kColumns * kColumns));
+    width = std::max(16, std::min(rows > kRows ? 64 : 256, (width + kColumns - 1) / kColumns * kColumns));
     int strips = (outer + width - 1) / width;
     parallel(panels * strips, [&](int piece) {
-        int first = piece / strips * kPanel, height = std::min(kPanel, rows - first);
+        int first = piece / strips * kPanel, last = std::min(rows, first + kPanel);
         int begin = piece % strips * width, end = std::min(outer, begin + width);
-        const bf16 *from = x + first * inner;
-        Out *to = out + long(first) * outer;
-        int c = begin;
-        for (; c + kColumns <= end; c += kColumns)
-            columns(from, w + c * inner, height, inner, bias ? bias + c : nullptr, to + c, outer);
-        for (; c < end; c++)  // fewer than four columns are left
-            for (int r = 0; r < height; r++) {
-                float s = dot(from + r * inner, w + c * inner, inner);
-                narrow(to + long(r) * outer + c, bias ? s + bias[c] : s);
+        for (int r = first; r < last; r += kRows) {
+            auto part = [&](auto count) {
+                strip<decltype(count)::value>(x + r * inner, w, begin, end, inner, bias, out + long(r) * outer, outer,
+                                              r == first);
+            };
+            switch (std::min(kRows, last - r)) {
+            case 1: part(std::integral_constant<int, 1>{}); break;
+            case 2: part(std::integral_constant<int, 2>{}); break;
+            case 3: part(std::integral_constant<int, 3>{}); break;
+            case 4: part(std::integral_constant<int, 4>{}); break;
+            case 5: part(std::integral_constant<int, 5>{}); break;
+            default: part(std::integral_constant<int, kRows>{}); break;
             }
+        }
     });
 }
 

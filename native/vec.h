@@ -64,6 +64,16 @@ inline void narrow(bf16 *p, float x) {
     *p = bf16(u >> 16);
 }
 
+inline void store4(float *p, const float *four) { std::memcpy(p, four, 4 * sizeof *p); }
+inline void store4(bf16 *p, const float *four) {
+#if defined(__AVX512BF16__) && defined(__AVX512VL__)
+    __m128bh h = _mm_cvtneps_pbh(_mm_loadu_ps(four));
+    std::memcpy(p, &h, 4 * sizeof *p);
+#else
+    for (int i = 0; i < 4; i++) narrow(p + i, four[i]);
+#endif
+}
+
 inline float sum(vfloat v) {
     float s[kLanes];
     std::memcpy(s, &v, sizeof v);
