@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ def opened(address: str | None, /, **options: Any) -> Iterator[Backend]:
 def started(*, model: str | None = None, **options: Any) -> Iterator[Runtime]:
     """A Runtime of this process; its model is fetched first if need be."""
     path = store.resolve(model)
+    print(f"plait: loading {path.name}", file=sys.stderr, flush=True)
     from ..runtime import Runtime
 
     with Runtime(path, **options) as runtime:

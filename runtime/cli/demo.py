@@ -54,5 +54,6 @@ def table(results: Sequence[tuple[str, HasUsage]]) -> Table:
 def row(result: HasUsage) -> tuple[str, ...]:
     usage = result.usage
     first = f"{usage.first_token_s * 1000:.0f} ms" if usage.first_token_s else ""
-    rate = f"{usage.completion / usage.total_s:.0f}" if usage.completion and usage.total_s else ""
+    seconds = usage.total_s - usage.first_token_s  # what comes after the first token; a select samples none
+    rate = f"{(usage.completion - 1) / seconds:.0f}" if usage.sampled and usage.completion > 1 and seconds > 0 else ""
     return str(usage.computed), str(usage.cached), str(usage.forced), str(usage.sampled), first, rate

@@ -15,8 +15,6 @@ from ..errors import RequestError
 from ..server.settings import ServerSettings
 from .backends import started
 
-_HEADER_BYTES = 64 * 1024
-
 
 def serve(
     settings: ServerSettings, options: dict[str, Any], *, host: str, port: int, drain: int, access_log: bool
@@ -25,25 +23,12 @@ def serve(
     if not settings.api_keys and not is_loopback(host):
         print(f"plait: warning: {host} is reachable from outside, and there is no --api-key", file=sys.stderr)
     with bound(host, port) as listening, terminable():
-        import uvicorn
-
         from ..server.app import create_app
+        from ..server.draining import DrainingServer
 
         with started(**options) as backend:
             info = backend.info()
             app = create_app(backend, settings, counters=backend.front.metrics)
-            config = uvicorn.Config(
-                app,
-                http="h11",  # the one whose headers have a bound
-                h11_max_incomplete_event_size=_HEADER_BYTES,
-                ws="none",
-                lifespan="off",
-                proxy_headers=False,
-                server_header=False,
-                access_log=access_log,
-                log_level="info" if access_log else "warning",
-                timeout_graceful_shutdown=drain,
-            )
             shown = f"[{host}]" if ":" in host else host
             number = listening.getsockname()[1]
             print(
@@ -52,7 +37,7 @@ def serve(
                 file=sys.stderr,
                 flush=True,
             )
-            uvicorn.Server(config).run(sockets=[listening])
+            DrainingServer(app, drain, access_log).run(sockets=[listening])
 
 
 def is_loopback(host: str) -> bool:

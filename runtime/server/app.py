@@ -13,6 +13,7 @@ from ..errors import PlaitError
 from .backend import Backend
 from .endpoint import Endpoint
 from .guard import Admission, Bodies, RequireKey
+from .job import Jobs
 from .metrics import CONTENT_TYPE, Counters, CountRequests, Metrics
 from .problems import HttpProblem, from_exception
 from .reply import JSON
@@ -38,6 +39,7 @@ def create_app(
     metrics.in_flight.set_function(lambda: admission.held)
     # no docs pages: they load scripts from elsewhere, and bodies are checked by msgspec, which they would not show
     app = FastAPI(title="Plait", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    app.state.jobs = Jobs()
 
     @app.get("/health")
     async def health() -> Response:
@@ -63,7 +65,7 @@ def create_app(
         return {"id": name, "object": "model", "created": started, "owned_by": "plait", "max_model_len": size}
 
     for path, read in (("/v1/chat/completions", chat_work), ("/v1/completions", completion_work)):
-        endpoint = Endpoint(backend, settings, admission, bodies, metrics, read)
+        endpoint = Endpoint(backend, settings, admission, bodies, app.state.jobs, metrics, read)
         app.router.routes.append(Route(path, endpoint, methods=["POST"]))
 
     @app.exception_handler(HttpProblem)

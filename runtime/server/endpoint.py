@@ -17,7 +17,7 @@ from ..errors import PlaitError
 from ..protocol import Info
 from .backend import Backend
 from .guard import Admission, Bodies, ClientGone
-from .job import Job, Piece
+from .job import Job, Jobs, Piece
 from .metrics import Metrics
 from .problems import HttpProblem, from_exception
 from .reply import send_problem, send_whole
@@ -37,6 +37,7 @@ class Endpoint:
         settings: ServerSettings,
         admission: Admission,
         bodies: Bodies,
+        jobs: Jobs,
         metrics: Metrics,
         read: Callable[[bytes, Info, ServerSettings], Work],
     ) -> None:
@@ -44,6 +45,7 @@ class Endpoint:
         self._settings = settings
         self._admission = admission
         self._bodies = bodies
+        self._jobs = jobs
         self._metrics = metrics
         self._read = read
 
@@ -74,7 +76,7 @@ class Endpoint:
         info = self._backend.info()
         work = self._read(body, info, self._settings)
         with self._admission.hold(work.choices, "n" if work.n > 1 else work.names["text"]):
-            async with Job(self._backend, work) as job:
+            async with Job(self._backend, work, self._jobs) as job:
                 answer = self._stream if work.stream else self._whole
                 await unless_gone(receive, answer(job, info, send))
 

@@ -18,14 +18,27 @@ from .work import Work
 Piece: TypeAlias = "tuple[int, Delta | Done]"
 
 
-class Job:
-    """``async with Job(backend, work) as job``: leaving before every choice is done aborts the whole program, and with
-    it the hidden children of n > 1."""
+class Jobs:
+    """Those that run now."""
 
-    def __init__(self, backend: Backend, work: Work) -> None:
+    def __init__(self) -> None:
+        self.running: set[Job] = set()
+
+    def end_all(self) -> None:
+        """Every one answers that the server is going; new ones still begin, if anyone lets them in."""
+        for job in list(self.running):
+            job.end("the server is shutting down")
+
+
+class Job:
+    """``async with Job(backend, work, jobs) as job``: leaving before every choice is done aborts the whole program,
+    and with it the hidden children of n > 1."""
+
+    def __init__(self, backend: Backend, work: Work, jobs: Jobs) -> None:
         self.work = work
         self.results: dict[int, Done] = {}
         self._backend = backend
+        self._jobs = jobs
         self._program = backend.allocate()
         self._index: dict[int, int] = {}  # strand -> index of its choice 0
         self._gen_op: dict[int, int] = {}
@@ -44,11 +57,13 @@ class Job:
             actions.append(Extend(strand, script))
             actions.append(Close(strand))
         self._backend.submit(actions, self._listen)
+        self._jobs.running.add(self)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._jobs.running.discard(self)
         if not self.finished:
             with suppress(BackendError):  # closed: everything of it has ended
                 self._backend.abort(program=self._program)
@@ -56,6 +71,10 @@ class Job:
     @property
     def finished(self) -> bool:
         return len(self.results) == self.work.choices
+
+    def end(self, message: str) -> None:
+        """Whoever waits gets an error; leaving aborts the program."""
+        self._listen(Lost("shutdown", message))
 
     def _listen(self, event: Event) -> None:
         """On the backend's thread. A closed loop means that nobody waits."""
