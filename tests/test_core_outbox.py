@@ -279,3 +279,19 @@ def test_bad_arguments_are_refused(arguments: tuple[str, ...]) -> None:
 
     with pytest.raises(SystemExit):
         parser().parse_args(["--connect", "ipc:///x", *arguments])
+
+
+def test_an_idle_loop_checks_its_slots_and_ends_rather_than_go_on_with_wrong_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from plait.radix import IntegrityError
+    from plait.runtime.core import loop
+
+    monkeypatch.setattr(loop, "_CHECK_AFTER_MS", 1)
+    driver = Driver()
+    with sockets(tmp_path) as (front, core):
+        script = ExtendStrand(1, (Append(0, prompt(20)), Sample(1, greedy(5))))
+        front.send(encode(ToCore((OpenStrand(1), script))))
+        outbox = OnIdle(driver, core, lambda: driver.core.state.pool.allocate(1))
+        with pytest.raises(IntegrityError):
+            Loop(driver.core, core, None, outbox).run()

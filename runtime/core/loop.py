@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 
@@ -18,7 +17,7 @@ from ..wire import CoreEvent, decode_to_core
 from .core import Core
 from .outbox import Outbox
 
-log = logging.getLogger("plait.core")
+_CHECK_AFTER_MS = 1000  # idle this long, the core checks its slots
 
 
 class SocketSender:
@@ -59,30 +58,31 @@ class Loop:
         if pipe is not None:
             self._poller.register(pipe, zmq.POLLIN)
         self._stats_due = 0.0
+        self._writable = False  # the poller also waits for room to send
+        self._unchecked = False  # the core has worked since the last check of its slots
 
     def run(self) -> None:
         core = self._core
-        was_idle = True
         while self._receive(wait=core.idle) and not core.stopped:
             if core.idle:
                 self._outbox.flush()
                 continue
+            self._unchecked = True
             self._emit(core.step())
             if core.idle:
-                core.check()
                 self._emit([core.stats()])
-            was_idle = core.idle
-        if not was_idle:
-            log.info("ending with work in hand")
         self._outbox.flush()
 
     def _receive(self, *, wait: bool) -> bool:
         """Take in what is there; ``wait`` for something first. False when the parent is gone."""
-        if wait and self._outbox.pending:
-            self._poller.modify(self._socket, zmq.POLLIN | zmq.POLLOUT)
-        else:
-            self._poller.modify(self._socket, zmq.POLLIN)
-        events = dict(self._poller.poll(None if wait else 0))
+        writable = wait and self._outbox.pending > 0
+        if writable != self._writable:
+            self._writable = writable
+            self._poller.modify(self._socket, zmq.POLLIN | zmq.POLLOUT if writable else zmq.POLLIN)
+        events = dict(self._poller.poll(self._patience() if wait else 0))
+        if not events and wait and self._unchecked:
+            self._core.check()  # raises, and so ends the core, rather than go on with wrong slots
+            self._unchecked = False
         if self._pipe is not None and self._pipe in events:
             return False
         if events.get(self._socket, 0) & zmq.POLLIN:
@@ -93,6 +93,10 @@ class Loop:
                     break
                 self._core.receive(decode_to_core(frame))
         return True
+
+    def _patience(self) -> int | None:
+        """Milliseconds to wait for work: a check of the slots is due when none came for a while."""
+        return _CHECK_AFTER_MS if self._unchecked else None
 
     def _emit(self, events: list[CoreEvent]) -> None:
         began = time.perf_counter()
