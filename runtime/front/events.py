@@ -101,7 +101,12 @@ class Answers:
         assert running is not None and isinstance(sample, wire.Sample)
         running.text.feed(event.data)
         if event.logprobs is not None:
-            running.logprobs = list(event.logprobs)
+            # Ids that an earlier core sampled have no logprob in this core's answer: what that one said stays.
+            known, kept = running.logprobs, len(event.ids) - event.tail
+            running.logprobs = [
+                known[at] if said.logprob is None and at < min(kept, len(known)) else said
+                for at, said in enumerate(event.logprobs)
+            ]
         rest = running.text.take(final=True)
         if running.stream:
             self._delta(strand, entry, running, rest, event.ids, len(event.ids))
