@@ -8,14 +8,13 @@ import plait
 
 QUESTIONS = [
     "What is the capital of France?",
-    "Name one food I should try there.",
-    "And one to drink with it?",
+    "Which river flows through it?",
+    "What should I see there?",
 ]
 
 
 @plait.function
 def conversation(s: plait.State, questions: Sequence[str]) -> None:
-    s += plait.system("You are a friendly assistant. You answer in one sentence.")
     for question in questions:
         s += plait.user(question)
         with s.assistant():
@@ -23,7 +22,7 @@ def conversation(s: plait.State, questions: Sequence[str]) -> None:
 
 
 def main(backend: plait.Backend | None = None) -> None:
-    state = conversation.run(QUESTIONS, backend=backend, temperature=0)
+    state = conversation.run(QUESTIONS, backend=backend, temperature=0, repetition_penalty=1.1)
     for message in state.messages():
         print(f"{message['role']:>9}: {message['content']}")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import plait
 
 SENTENCE_END = [".", "\n"]
-FACTS = r'\{"city": "[A-Z][a-z]{2,14}", "country": "[A-Z][a-z]{2,14}", "language": "[A-Z][a-z]{2,14}"\}'
+FACTS = r'\{"city": "[A-Z][a-z]{2,14}", "country": "[A-Z][a-z]{2,14}", "currency": "[A-Z][a-z]{2,14}"\}'
 
 
 @plait.function

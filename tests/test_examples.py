@@ -59,3 +59,13 @@ def test_extraction_gives_records(backend: FakeBackend) -> None:
     state = regex_json.extract.run("Anna is 27.", backend=backend)
     assert state.ret_value == json.loads(state["person"])
     assert set(state.ret_value) == {"name", "age", "city"}
+
+
+def test_the_chat_s_turns_see_those_before_them(backend: FakeBackend) -> None:
+    from plait.examples import chat
+
+    chat.main(backend)
+    prompts = [prompt for prompt, _ in backend.prompts]
+    assert len(prompts) == len(chat.QUESTIONS)
+    for before, after in zip(prompts, prompts[1:]):
+        assert after.startswith(before)
