@@ -94,12 +94,15 @@ class Client:
         except BaseException:
             self.close()
             raise
-        if self._failure is not None or not answered:
+        if not answered:
             self.close()
-            raise self._failure or ConnectTimeout(
+            raise ConnectTimeout(
                 f"nobody answered at {address} within {timeout:g} s: is `plait serve` running there, "
                 "and is the key right?"
             )
+        if self._failure is not None:
+            self.close()
+            raise self._failure
 
     # ------------------------------------------------------------ Backend
 

@@ -74,9 +74,9 @@ def reference(folder: Path, tiny: tuple[Tokenizer, str]) -> Any:
 
 def ops_of(messages: Messages) -> list[Op]:
     ops: list[Op] = []
-    for role, content in messages:
-        for op in (lambda n: RoleBegin(n, role), lambda n: Text(n, content), RoleEnd):  # type: ignore[arg-type, misc]
-            ops.append(op(len(ops) + 1))
+    for at, (role, content) in enumerate(messages):
+        number = 3 * at + 1
+        ops += [RoleBegin(number, role), Text(number + 1, content), RoleEnd(number + 2)]  # type: ignore[arg-type] # a Role
     return ops
 
 
