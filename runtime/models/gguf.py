@@ -83,7 +83,7 @@ class _Header:
 
     def __init__(self, path: Path, data: NDArray[np.uint8]) -> None:
         self.path = path
-        self.view = memoryview(data)
+        self.view = data.data
         self.at = 0
 
     def fail(self, what: str, fix: str = "the file is truncated or corrupt, download it again") -> NoReturn:

@@ -39,7 +39,7 @@ def _nibbles(packed: Bytes) -> Bytes:
 
 def _fifth_bits(blocks: Bytes, at: int) -> Bytes:
     """The 32 bits at byte ``at`` of each block as [n, 32] of 0 or 16."""
-    return np.unpackbits(blocks[:, at : at + 4], axis=1, bitorder="little") << 4
+    return np.unpackbits(blocks[:, at : at + 4], axis=1, bitorder="little") << np.uint8(4)
 
 
 def _f32(blocks: Bytes) -> Floats:
@@ -94,7 +94,8 @@ def _k4(blocks: Bytes, quants: Bytes) -> Floats:
     scales, offsets = _scales_k4(blocks[:, 4:16])
     scale = (_half(blocks, 0) * scales)[:, :, None]
     offset = (_half(blocks, 2) * offsets)[:, :, None]
-    return (quants.astype(np.float32) * scale - offset).reshape(len(blocks), 256)
+    values: Floats = quants.astype(np.float32) * scale - offset
+    return values.reshape(len(blocks), 256)
 
 
 def _q4_k(blocks: Bytes) -> Floats:
@@ -113,8 +114,8 @@ def _q5_k(blocks: Bytes) -> Floats:
 def _q6_k(blocks: Bytes) -> Floats:
     low = blocks[:, 0:128].reshape(-1, 2, 1, 2, 32)  # [n, half, 1, 2, 32]
     low = np.concatenate([low & 0xF, low >> 4], axis=2).reshape(-1, 2, 4, 32)
-    high = blocks[:, 128:192].reshape(-1, 2, 1, 32)
-    high = (high >> np.array([0, 2, 4, 6], dtype=np.uint8)[:, None]) & 3
+    packed = blocks[:, 128:192].reshape(-1, 2, 1, 32)
+    high = (packed >> np.array([0, 2, 4, 6], dtype=np.uint8)[:, None]) & 3
     quants = (low | (high << 4)).astype(np.float32) - 32
     scales = np.ascontiguousarray(blocks[:, 192:208]).view(np.int8).astype(np.float32) * _half(blocks, 208)
     return (quants.reshape(-1, 16, 16) * scales[:, :, None]).reshape(len(blocks), 256)

@@ -53,7 +53,7 @@ class SafetensorsWeights:
         self._owner: dict[str, Any] = {}  # tensor name -> the open shard that holds it
         for path in weight_files(folder):
             try:
-                shard = safe_open(path, framework=framework)
+                shard: Any = safe_open(path, framework=framework)
                 names = list(shard.keys())
             except (SafetensorError, OSError) as error:
                 raise ModelError(f"{path}: cannot be read ({error}); download it again") from error
