@@ -391,3 +391,9 @@ def test_add_refuses_what_is_no_model(models: Path, tmp_path: Path) -> None:
 def test_add_refuses_names_that_are_no_names(models: Path, tiny_model_path: Path, name: str) -> None:
     with pytest.raises(ModelError, match=r"cannot name a model"):
         store.add(tiny_model_path, name)
+
+
+@pytest.mark.real_model
+def test_the_default_model_is_what_the_pin_says(default_model_path: Path) -> None:
+    with default_model_path.open("rb") as file:
+        assert fetch.sha256_of(file) == store.DEFAULT.sha256
