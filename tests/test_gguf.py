@@ -141,6 +141,14 @@ def test_an_array_longer_than_the_file(tmp_path: Path) -> None:
             GGUFFile(path)
 
 
+def test_a_string_of_an_array_longer_than_the_file(tmp_path: Path) -> None:
+    data = small({"list": ("[]str", ["first", "second"])})
+    path = tmp_path / "x.gguf"
+    path.write_bytes(replaced(data, data.index(b"second") - 8, "<Q", HUGE))
+    with pytest.raises(ModelError, match="list breaks off after 1 of 2 strings"):
+        GGUFFile(path)
+
+
 def test_arrays_nested_without_end(tmp_path: Path) -> None:
     head = b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<I", 9)
     path = tmp_path / "x.gguf"
