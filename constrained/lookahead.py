@@ -115,15 +115,21 @@ class _Subsets:
             targets = [target for low, high, target in self.nfa.moves(place) if low <= byte <= high]
             if not targets:
                 continue
-            kept: frozenset[Obligation] | None = _NONE
-            for number, negative, inner in duties:
-                kept = self.judge(kept, number, negative, self.inner[number].step(inner, byte))
-                if kept is None:
-                    break
-            else:
+            kept = self._carry(duties, byte)
+            if kept is not None:
                 for target in targets:
                     reached |= self.close((target, kept), before)
         return frozenset(reached)
+
+    def _carry(self, duties: frozenset[Obligation], byte: int) -> frozenset[Obligation] | None:
+        """``duties`` after ``byte``; None if one is broken."""
+        kept = _NONE
+        for number, negative, inner in duties:
+            more = self.judge(kept, number, negative, self.inner[number].step(inner, byte))
+            if more is None:
+                return None
+            kept = more
+        return kept
 
 
 def determinize_with_lookaheads(nfa: Nfa, budget: Budget) -> Dfa:

@@ -89,9 +89,15 @@ def test_a_request_past_its_time_is_refused_and_the_next_one_served(child: Child
 
 
 def test_memory_is_limited() -> None:
-    child = Child("--memory-bytes", str(600 * 1024 * 1024))
+    child = Child("--memory-bytes", str(24 * 1024 * 1024))
     assert child.receive() == Reply(0, True)
-    # 300 MB of MessagePack never reach it; a frame that says so ends it, and nothing else is harmed
+    child.send(Request(1, "regex", r"[^\n]{1,10000}"))  # needs some 100 MB
+    reply = child.receive()
+    assert reply is None or "too much memory" in reply.error
+    child.close()
+
+
+def test_a_frame_that_is_too_long_ends_it(child: Child) -> None:
     assert child.process.stdin
     child.process.stdin.write((MAX_FRAME_BYTES + 1).to_bytes(4, "little"))
     child.process.stdin.flush()
