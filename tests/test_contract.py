@@ -18,7 +18,7 @@ import plait
 from plait import assistant, function, gen, select, user
 from plait.runtime import Runtime, connect
 from plait.runtime import protocol as p
-from plait.runtime.errors import ForkError, GenerationError, InvalidConstraint, PlaitError, RunTimeout
+from plait.runtime.errors import ForkError, InvalidConstraint, InvalidValue, PlaitError, RunTimeout
 
 pytestmark = pytest.mark.filterwarnings("ignore::plait.PlaitWarning")
 
@@ -262,7 +262,7 @@ def test_a_stop_string_split_over_tokens(runtime: Runtime) -> None:
 def test_a_stop_over_forced_and_sampled_bytes(runtime: Runtime) -> None:
     @function
     def program(s: Any) -> None:
-        s += gen("x", regex=r"[a-c]{3}=forced-tail;[a-c]{3}", stop="forced", max_tokens=60, temperature=1.0)
+        s += "v" + gen("x", regex=r"[a-c]{3}=forced-tail;[a-c]{3}", stop="forced", max_tokens=60, temperature=1.0)
 
     result = program.run(backend=runtime, seed=2).result("x")
     assert result.finish_reason == "stop"
@@ -313,7 +313,7 @@ def test_fork_computes_the_prefix_once(runtime: Runtime) -> None:
         forks.join()
 
     before = runtime.stats()
-    state = program.run(backend=runtime, salt="fork-once")
+    state = program.run(backend=runtime)
     usages = [r.usage for r in state.result("x")]
     prefix = min(u.cached for u in usages)
     assert prefix >= 600
@@ -458,8 +458,10 @@ def test_a_bad_regex_is_refused_and_the_next_request_served(runtime: Runtime) ->
     def program(s: Any, pattern: str) -> None:
         s += "x" + gen("x", regex=pattern, max_tokens=8)
 
-    state = program.run("a(b", backend=runtime)
-    with pytest.raises(InvalidConstraint, match="regex"):
+    with pytest.raises(InvalidConstraint, match="regex"):  # seen where it is written
+        program.run("a(b", backend=runtime)
+    state = program.run(r"(a)\1", backend=runtime)  # Python's, but not regular: seen by the compiler
+    with pytest.raises(InvalidConstraint, match="back-reference"):
         state["x"]
     assert program.run("ab?", backend=runtime)["x"] in ("a", "ab")
 
@@ -476,9 +478,9 @@ def test_seeds_repeat_and_branches_differ(runtime: Runtime) -> None:
         forks += gen("b", max_tokens=10, temperature=1.0, ignore_eos=True)
         forks.join()
 
-    first = program.run(backend=runtime, seed=99, salt="cold-1")
-    batch = program.run_batch([{}] * 4, backend=runtime, seed=99, salt="cold-2")
-    assert all((s.text(), s["b"]) == (first.text(), first["b"]) for s in batch)
+    first = program.run(backend=runtime, seed=99)  # alone and cold
+    states = [program.run(backend=runtime, seed=99, stream=True) for _ in range(4)]  # together and warm
+    assert all((s.text(), s["b"]) == (first.text(), first["b"]) for s in states)
     assert len(set(first["b"])) == 3
     assert program.run(backend=runtime, seed=100).text() != first.text()
 
@@ -586,5 +588,5 @@ def test_fork_before_any_text_and_empty_prompt(runtime: Runtime) -> None:
     result = empty.run(backend=runtime)
     try:
         assert isinstance(result["x"], str)  # BOS
-    except GenerationError as error:  # or an error that says what to do
-        assert "prompt" in str(error)
+    except InvalidValue as error:  # a model without BOS
+        assert "write some text first" in str(error)
