@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -25,6 +26,15 @@ BATCHES = {  # rows and slots of each sequence
     "prefill": ([65], [65]),
     "continuation": ([3, 50], [700, 129]),
 }
+
+
+@pytest.fixture(autouse=True)
+def one_torch_thread() -> Iterator[None]:
+    """The reference's own threads only get in the way of ours at these sizes."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 needs_native = pytest.mark.skipif(loader.find_compiler() is None, reason="there is no C++ compiler here")
