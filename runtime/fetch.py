@@ -84,7 +84,9 @@ def workshop(folder: Path, name: str, progress: Progress) -> Iterator[Path]:
                 progress(f"waiting for another process that fetches {name}", 0, 0)
                 time.sleep(_POLL_S)
         for stale in folder.glob(f".{name}.part-*"):
-            shutil.rmtree(stale, ignore_errors=True)
+            # renamed first: a pip that outlived its parent finds nowhere to put more
+            gone = stale if stale.suffix == ".gone" else stale.rename(f"{stale}.gone")
+            shutil.rmtree(gone, ignore_errors=True)
         work = Path(tempfile.mkdtemp(prefix=f".{name}.part-", dir=folder))
         try:
             yield work
