@@ -97,11 +97,14 @@ def connect(socket: zmq.Socket[bytes], address: Address) -> None:
     """Connect a client's socket. ``?curve=KEY`` is the server's public key, or the file that holds it."""
     if address.key:
         key = address.key
-        if len(key) != 40 or os.sep in key:
+        file = Path(key).expanduser()
+        if file.is_file() or len(key) != 40:  # a key may look like a path
             try:
-                key = Path(key).expanduser().read_text("ascii").strip()
+                key = file.read_text("ascii").strip()
             except (OSError, ValueError) as error:
-                raise InvalidValue(f"curve: neither a public key of 40 characters nor its file ({error})") from error
+                raise InvalidValue(
+                    f"curve: neither a public key of 40 characters nor its file ({error})", "address"
+                ) from error
         public, secret = zmq.curve_keypair()
         try:
             socket.curve_serverkey = key.encode("ascii")

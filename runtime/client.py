@@ -62,7 +62,7 @@ class Client:
         self._dispatch = Dispatch()
         self._out: deque[ClientMessage] = deque()
         self._info: Info | None = None
-        self._failure: BackendError | None = None
+        self._failures: list[BackendError] = []  # of the greeting; at most one
         self._answered = threading.Event()
         self._closing = False
         self._closed = threading.Event()
@@ -100,9 +100,9 @@ class Client:
                 f"nobody answered at {address} within {timeout:g} s: is `plait serve` running there, "
                 "and is the key right?"
             )
-        if self._failure is not None:
+        if self._failures:
             self.close()
-            raise self._failure
+            raise self._failures[0]
 
     # ------------------------------------------------------------ Backend
 
@@ -188,7 +188,7 @@ class Client:
                 self._farewell()
                 return None
             poller.modify(self._socket, zmq.POLLIN | (zmq.POLLOUT if jammed else 0))
-            ready = dict(poller.poll(max(0.0, next_ping - time.monotonic()) * 1000))
+            ready = dict(poller.poll(max(0, round((next_ping - time.monotonic()) * 1000))))
             if self._wake_read in ready:
                 os.read(self._wake_read, 4096)
             # What has arrived is heard before any clock is asked: a listener may have held this thread for long.
@@ -249,7 +249,7 @@ class Client:
 
     def _fail(self, lost: Lost) -> None:
         mismatch = lost.code == "invalid_request" and "protocol" in lost.message
-        self._failure = (ProtocolMismatch if mismatch else BackendError)(lost.message)
+        self._failures.append((ProtocolMismatch if mismatch else BackendError)(lost.message))
         self._answered.set()
 
     def _farewell(self) -> None:

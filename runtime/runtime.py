@@ -66,7 +66,7 @@ class Runtime:
         self._dispatch = Dispatch()
         self._closed = False
         self._ready = threading.Event()
-        self._failure: BaseException | None = None
+        self._failures: list[BaseException] = []  # of the start; at most one
         self._stop: asyncio.Event | None = None
         self._session: Session
         self.address = address
@@ -80,9 +80,9 @@ class Runtime:
         except BaseException:  # Ctrl-C while the model loads
             self.close()
             raise
-        if self._failure is not None:
+        if self._failures:
             self.close()
-            raise self._failure
+            raise self._failures[0]
 
     # ------------------------------------------------------------ Backend
 
@@ -177,8 +177,10 @@ class Runtime:
             await asyncio.gather(starting, return_exceptions=True)
             if starting.cancelled():
                 return
-            self._failure = starting.exception()
-            if self._failure is None:
+            failure = starting.exception()
+            if failure is not None:
+                self._failures.append(failure)
+            else:
                 self._session = self.front.open_session(self._deliver, secrets.token_hex(16))
                 self._ready.set()
                 await stopped

@@ -653,7 +653,7 @@ def test_the_core_ends_with_its_parent(folder: Path, tmp_path: Path) -> None:
         core = psutil.Process(int(stdout.readline()))
     process.kill()
     process.wait()
-    gone, alive = psutil.wait_procs([core], timeout=20)
+    _, alive = psutil.wait_procs([core], timeout=20)
     assert not alive
 
 

@@ -44,6 +44,7 @@ class CompilerChild:
         async with self._lock:
             if self._closed:
                 raise Refused("the runtime is shutting down")
+            await self._ensure()
             try:
                 async with asyncio.timeout(self._settings.compile_timeout):
                     reply = await self._ask(kind, source)
@@ -67,12 +68,29 @@ class CompilerChild:
         self._closed = True
         await self._kill()
 
+    async def _ensure(self) -> None:
+        """Start it. That has a clock of its own: a slow start is not the fault of the constraint."""
+        if self._process is not None and self._process.returncode is None:
+            return
+        await self._kill()
+        try:
+            async with asyncio.timeout(self._settings.compiler_start_timeout):
+                self._process = await asyncio.create_subprocess_exec(
+                    *self._command,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    start_new_session=True,
+                )
+                await self._read(0)  # it says when it can serve
+        except (TimeoutError, asyncio.IncompleteReadError, OSError) as error:
+            await self._kill()
+            raise RuntimeError(f"the compiler process does not start: {error!r}") from error
+        except BaseException:
+            await self._kill()
+            raise
+
     async def _ask(self, kind: str, source: str) -> Reply:
-        if self._process is None:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True
-            )
-            await self._read(0)  # it says when it can serve
+        assert self._process is not None
         self._next += 1
         stdin = self._process.stdin
         assert stdin is not None

@@ -27,6 +27,7 @@ import zmq
 
 from .. import wire
 from ..errors import BackendError, ModelError
+from ..protocol import MAX_FRAME_BYTES
 from .link import CoreItem, OnDeath, OnEvents
 from .pump import SocketPump
 
@@ -88,7 +89,7 @@ class CoreProcess:
         self._context = zmq.Context()
         socket = self._context.socket(zmq.PAIR)
         socket.linger = 0
-        socket.setsockopt(zmq.MAXMSGSIZE, wire.MAX_FRAME_BYTES)
+        socket.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME_BYTES)
         socket.bind(address)
         self._pump = SocketPump(socket, self._frame)
         read, self._pipe = os.pipe()

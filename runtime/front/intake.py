@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .. import wire
 from ..protocol import Abort, Action, Close, Closed, Extend, Fork, Gen, Ids, Join, Open, Text, VarRef
 from . import seeds
-from .strand import Barrier, Item, OpError, Program, Strand, choices_of, consequence, failure
+from .strand import Answered, Barrier, OpError, Program, Strand, choices_of, consequence, failure
 from .validate import check
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Intake:
 
     # ------------------------------------------------------------ ops
 
-    def _accept(self, session: Session, number: int, item: Item, problem: OpError | None = None) -> bool:
+    def _accept(self, session: Session, number: int, item: Answered, problem: OpError | None = None) -> bool:
         """Queue one op, or say at once what is wrong with it (``problem``: what the caller found)."""
         front = self._front
         strand = session.strands.get(number)
@@ -91,7 +91,7 @@ class Intake:
         front.metrics.failed[error.code] += 1
         return False
 
-    def _queue(self, strand: Strand, item: Item, problem: OpError | None) -> bool:
+    def _queue(self, strand: Strand, item: Answered, problem: OpError | None) -> bool:
         front = self._front
         strand.last_op = item.op
         if not isinstance(item, Text | Ids | VarRef):

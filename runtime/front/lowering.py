@@ -94,7 +94,7 @@ class Lowering:
             )
         if target.cause is not None and ref.ref_op > target.last_op:
             raise OpError("upstream", f"strand {ref.strand} failed: {target.cause.message}", None, ref.ref_op)
-        self._wait(strand, (target,))
+        self._wait(strand, ((target, ref.ref_op),))
         return False
 
     # ------------------------------------------------------------ gen and select
@@ -190,7 +190,7 @@ class Lowering:
         session = strand.session
         live = [session.strands[number] for number, _ in join.targets if number in session.strands]
         last = dict(join.targets)
-        waits = [child for child in live if _before(child, last[child.number])]
+        waits = [(child, last[child.number]) for child in live if _before(child, last[child.number])]
         if waits:
             self._wait(strand, tuple(waits))
             return False
@@ -266,19 +266,29 @@ class Lowering:
             "prompt" if field != "choices" else field,
         )
 
-    def _wait(self, strand: Strand, on: tuple[Strand, ...]) -> None:
+    def _wait(self, strand: Strand, on: tuple[tuple[Strand, int], ...]) -> None:
+        """Until something happens to the strands ``on``, each named with the op that is needed of it."""
         strand.waits = on
         seen: set[Strand] = set()
         todo = list(on)
         while todo:
-            other = todo.pop()
+            other, op = todo.pop()
+            if not _stuck(other, op):
+                continue  # the core has it: it comes whatever its strand waits for later
             if other is strand:
                 raise OpError("invalid_request", "this op waits for a strand that waits for this strand")
             if other not in seen:
                 seen.add(other)
-                todo += other.waits if other.born or other.parent is None else (other.parent,)
-        for other in on:
+                unborn = other.parent if not other.born else None
+                todo += other.waits if unborn is None else ((unborn, unborn.last_op),)
+        for other, _ in on:
             other.watchers[strand] = None
+
+
+def _stuck(strand: Strand, op: int) -> bool:
+    """Op ``op`` of the strand is behind the op that the strand cannot lower yet."""
+    head = strand.queue[0] if strand.queue else None
+    return head is not None and not isinstance(head, Close) and head.op <= op
 
 
 def _before(child: Strand, last: int) -> bool:

@@ -33,7 +33,8 @@ class Barrier:
     append: bool
 
 
-Item = Op | Fork | Barrier | Close
+Answered = Op | Fork | Barrier  # has an op number
+Item = Answered | Close
 
 
 class OpError(Exception):
@@ -200,7 +201,7 @@ class Strand:
         self.last_op = -1
         self.unfinished: dict[int, set[int]] = {}  # op -> choices not answered
         self.watchers: dict[Strand, None] = {}  # strands whose next op waits for something of this one
-        self.waits: tuple[Strand, ...] = ()  # whose progress the op at the head of the queue waits for
+        self.waits: tuple[tuple[Strand, int], ...] = ()  # whose progress the op at the head of the queue waits for
         self.closing = False
         self.close_sent = False
         self.aborting = False

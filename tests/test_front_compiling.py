@@ -1,0 +1,92 @@
+"""The compiler child: verdicts, limits, and what happens when it hangs or dies."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from plait.constrained.compiler import compile_spec
+from plait.runtime.front.compiling import CompilerChild
+from plait.runtime.front.constraints import Refused
+from plait.runtime.front.settings import Settings
+
+# A child that answers like the real one, but hangs on "hang" and dies on "die".
+SCRIPT = """
+import os, struct, sys, time
+import msgspec
+from plait.constrained.compiler import Reply, Request
+out, inp = sys.stdout.buffer, sys.stdin.buffer
+def say(reply):
+    frame = msgspec.msgpack.encode(reply)
+    out.write(struct.pack("<I", len(frame)) + frame)
+    out.flush()
+say(Reply(id=0, ok=True))
+while head := inp.read(4):
+    request = msgspec.msgpack.decode(inp.read(struct.unpack("<I", head)[0]), type=Request)
+    if request.source == "hang":
+        time.sleep(600)
+    if request.source == "die":
+        os._exit(9)
+    say(Reply(id=request.id, ok=True, payload=str(os.getpid()).encode()))
+"""
+
+
+def play(body: Callable[[CompilerChild], Awaitable[None]], settings: Settings, *command: str) -> None:
+    async def main() -> None:
+        child = CompilerChild(settings, command or None)
+        try:
+            async with asyncio.timeout(60):
+                await body(child)
+        finally:
+            await child.close()
+
+    asyncio.run(main())
+
+
+def test_the_real_child() -> None:
+    async def body(child: CompilerChild) -> None:
+        payload, again = await asyncio.gather(child.compile("regex", "[a-z]+x"), child.compile("regex", "[a-z]+x"))
+        assert payload == again == compile_spec("regex", "[a-z]+x")
+        with pytest.raises(Refused, match=r"position|\("):
+            await child.compile("regex", "a(b")
+        assert await child.compile("regex", "next")
+
+    play(body, Settings())
+
+
+def test_a_child_that_hangs_is_killed_and_the_next_request_served() -> None:
+    async def body(child: CompilerChild) -> None:
+        first = await child.compile("regex", "a")
+        with pytest.raises(Refused, match="longer than 0.5 s"):
+            await child.compile("regex", "hang")
+        second = await child.compile("regex", "a")
+        assert first != second  # another process
+
+    play(body, Settings(compile_timeout=0.5), sys.executable, "-c", "import msgspec\n" + SCRIPT)
+
+
+def test_a_child_that_dies_is_replaced() -> None:
+    async def body(child: CompilerChild) -> None:
+        await child.compile("regex", "a")
+        with pytest.raises(Refused, match="memory or time"):
+            await child.compile("regex", "die")
+        assert await child.compile("regex", "a")
+
+    play(body, Settings(), sys.executable, "-c", SCRIPT)
+
+
+def test_a_cancelled_request_does_not_confuse_the_next() -> None:
+    async def body(child: CompilerChild) -> None:
+        await child.compile("regex", "a")
+        task = asyncio.create_task(child.compile("regex", "hang"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await child.compile("regex", "a")
+
+    play(body, Settings(), sys.executable, "-c", SCRIPT)
