@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -67,5 +68,5 @@ def test_the_chat_s_turns_see_those_before_them(backend: FakeBackend) -> None:
     chat.main(backend)
     prompts = [prompt for prompt, _ in backend.prompts]
     assert len(prompts) == len(chat.QUESTIONS)
-    for before, after in zip(prompts, prompts[1:]):
+    for before, after in itertools.pairwise(prompts):
         assert after.startswith(before)

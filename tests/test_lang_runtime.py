@@ -1,0 +1,129 @@
+"""Whole programs on the real runtime and the tiny model: what the fake backend cannot know."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from plait.runtime.errors import ContextLengthExceeded, InvalidConstraint
+
+import plait
+
+pytestmark = pytest.mark.filterwarnings("ignore::plait.PlaitWarning")  # a random model does not know when to stop
+
+
+@pytest.fixture(scope="module")
+def backend(tiny_model_path: Path) -> Iterator[plait.Backend]:
+    with plait.Runtime(str(tiny_model_path), mode="reference", threads=1) as runtime:
+        yield runtime
+
+
+@plait.function
+def everything(s: plait.State, item: int) -> str:
+    s += plait.system("be brief") + plait.user(f"item {item}")
+    with s.assistant():
+        s += "well," + plait.gen("several", max_tokens=6, n=2)
+    with s.copy() as c:
+        c += "?" + plait.gen("guess", max_tokens=4)
+    forks = s.fork(2)
+    forks += lambda i: f"[{i}]" + plait.gen_int("number", max_tokens=24)
+    forks.join("append")
+    with s.var_scope("scope"):
+        s += "w" + plait.gen(max_tokens=3)
+    s += s.ref("scope") + plait.select("choice", ["left", "right"]) + plait.gen("last", max_tokens=5, logprobs=True)
+    if item == 2:
+        raise ZeroDivisionError("two")
+    return s.text()
+
+
+def test_a_batch_of_programs_with_everything_in_them(backend: plait.Backend) -> None:
+    states = everything.run_batch([(item,) for item in range(6)], backend=backend, seed=3)
+    again = everything.run_batch([(item,) for item in range(6)], backend=backend, seed=3)
+    for item, (state, twin) in enumerate(zip(states, again)):
+        if item == 2:
+            assert isinstance(state.error(), ZeroDivisionError)
+            continue
+        assert state.error() is None
+        assert state.ret_value == state.text() == "".join(state.text_iter()) == twin.text()
+        first, second = state["number"]
+        assert isinstance(first, int) and isinstance(second, int)
+        assert state["scope"] * 2 in state.text()
+        last = state.result("last")
+        assert len(last.logprobs) == len(last.tokens) and last.usage.cached > 0
+    assert len({state.text() for item, state in enumerate(states) if item != 2}) == 5
+
+
+def test_a_stream_is_the_text(backend: plait.Backend) -> None:
+    streamed = everything.stream(1, backend=backend, seed=5)
+    assert "".join(streamed.text_iter()) == streamed.ret_value == everything.run(1, backend=backend, seed=5).text()
+
+
+def test_async_programs_share_a_runtime(backend: plait.Backend) -> None:
+    @plait.function
+    async def ask(s: plait.State, question: str) -> str:
+        s += plait.user(question) + plait.assistant(plait.gen("x", max_tokens=6))
+        return str(await s.get("x"))
+
+    async def main() -> None:
+        states = await asyncio.gather(*(ask.arun(f"q{i}", backend=backend, seed=i) for i in range(5)))
+        for state in states:
+            assert state.ret_value == state["x"] == (await state.messages_async())[1]["content"]
+
+    asyncio.run(main())
+
+
+def test_a_branch_and_its_parent_may_refer_to_each_other(backend: plait.Backend) -> None:
+    """Neither waits for the other for ever: what each needs is on its way before it waits."""
+
+    @plait.function
+    def program(s: plait.State) -> None:
+        s += "a" + plait.gen("x", max_tokens=8)
+        forks = s.fork(2)
+        forks += "about" + s.ref("x") + plait.gen("y", max_tokens=8)
+        s += forks[0].ref("y") + s.ref("x") + forks[1].ref("y") + plait.gen("z", max_tokens=4)
+        forks.join()
+
+    state = program.run(backend=backend, seed=1)
+    assert state.error() is None
+    first, second = state["y"]
+    assert state.text() == f"a{state['x']}{first}{state['x']}{second}{state['z']}"
+
+
+def test_bad_requests_name_their_field_and_leave_the_rest_alone(backend: plait.Backend) -> None:
+    @plait.function
+    def too_long(s: plait.State) -> None:
+        s += "x" * 100_000 + plait.gen("x") + plait.gen("y")
+
+    state = too_long.run(backend=backend)
+    with pytest.raises(ContextLengthExceeded, match="context"):
+        state["x"]
+
+    @plait.function
+    def impossible(s: plait.State) -> None:
+        s += plait.gen("x", regex="(?=a)b")
+
+    assert isinstance(impossible.run(backend=backend).error(), InvalidConstraint)
+    assert everything.run(0, backend=backend).error() is None
+
+
+def test_a_timeout_ends_the_work(backend: plait.Backend) -> None:
+    @plait.function
+    def long(s: plait.State) -> None:
+        s += "go" + plait.gen("x", max_tokens=1500, ignore_eos=True)
+
+    with pytest.raises(plait.RunTimeout):
+        long.run(backend=backend, timeout=0.2)
+    assert everything.run(0, backend=backend).error() is None
+
+
+@pytest.mark.parametrize("name", ["quickstart", "regex_json", "chat", "tree_of_thought", "few_shot_select", "judge"])
+def test_the_examples_run(backend: plait.Backend, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    import importlib
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", plait.PlaitWarning)
+        importlib.import_module(f"plait.examples.{name}").main(backend)
+    assert len(capsys.readouterr().out.splitlines()) >= 2
