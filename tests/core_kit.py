@@ -172,9 +172,22 @@ class Driver:
     def extend(self, sid: int, *ops: object) -> None:
         self.send(ExtendStrand(sid, tuple(ops)))  # type: ignore[arg-type]  # as above
 
+    def check(self) -> None:
+        """Every slot is owned once, and what a strand takes for committed lies locked on the path to its node."""
+        self.core.check()
+        for strand in self.core.state.strands.values():
+            seq, path = strand.seq, []
+            node = seq.node
+            while node is not None and len(node.tokens):
+                assert node.locks, f"{strand} stands on an unlocked node"
+                path.append(node.slots)
+                node = node.parent
+            slots = np.concatenate(path[::-1]) if path else np.empty(0, np.int32)
+            assert np.array_equal(slots[: seq.committed], seq.slots[: seq.committed]), f"{strand} sees foreign slots"
+
     def step(self) -> list[CoreEvent]:
         events = self.core.step()
-        self.core.check()
+        self.check()
         self.events += events
         return events
 

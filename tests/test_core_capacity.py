@@ -93,7 +93,7 @@ def test_a_stop_that_cuts_back_what_a_retraction_committed() -> None:
         strand = driver.core.state.strands[2]
         if strand.status is Status.RUNNING and strand.seq.n >= 25 + start + 5:
             driver.core.state.retract(strand)
-            driver.core.check()
+            driver.check()
             break
     driver.run()
     ended = driver.ended(2)
@@ -136,7 +136,7 @@ def test_a_retracted_score_begins_again() -> None:
     while not len(driver.core.state.strands[1].current.held() if driver.core.state.strands[1].current else []):
         driver.step()
     driver.core.state.retract(driver.core.state.strands[1])
-    driver.core.check()
+    driver.check()
     driver.run()
     assert driver.of(1)[-1].scores == pytest.approx(calm.of(1)[-1].scores)  # type: ignore[attr-defined, union-attr]  # both Scored
 

@@ -122,7 +122,7 @@ def test_an_aborted_parent_leaves_live_children_alone_and_drops_unborn_ones() ->
     for _ in range(6):
         driver.step()
     driver.send(AbortStrand(1))
-    driver.core.check()
+    driver.check()
     driver.run()
     assert driver.ended(1, 2).reason == "abort"
     assert list(driver.ended(2).ids) == driver.model.expect([*prompt(30), 65], greedy(20))

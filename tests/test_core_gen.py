@@ -363,7 +363,7 @@ def test_abort_ends_with_what_there_is_and_frees_everything_at_once() -> None:
         driver.step()
     driver.send(AbortStrand(1))
     assert not len(driver.core.state.in_use()) and driver.core.state.tree.locked == 0
-    driver.core.check()
+    driver.check()
     driver.run()
     ended = driver.ended(1)
     assert ended.reason == "abort" and len(ended.ids) == 10

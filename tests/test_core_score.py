@@ -119,7 +119,7 @@ def test_scratch_slots_go_back_on_abort_and_on_nan() -> None:
     assert len(driver.core.state.in_use())
     driver.send(AbortStrand(1))
     assert not len(driver.core.state.in_use())
-    driver.core.check()
+    driver.check()
     driver.model.nan_when = lambda ids: ids[-2:] == [65, 70]
     driver.open(2, Append(0, prompt(3)), Score(1, CHOICES, METHODS[0], 0.0, 5))
     driver.run()
