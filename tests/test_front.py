@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from fake_core import Client, FakeWorld, served, tiny_tokenizer
+
 from plait.runtime import wire
 from plait.runtime.front.constraints import Refused
 from plait.runtime.front.front import Front
@@ -320,6 +321,19 @@ def test_wrong_types_from_a_client_in_process(tiny: tuple[Tokenizer, str]) -> No
     async def body(b: Bench) -> None:
         b.send(Open(1, 1), Text_gen(1, "x", 2, max_tokens="many"))
         assert (await b.failed(1, 2)).code == "invalid_value"
+
+    bench(tiny, body)
+
+
+def test_malformed_actions_harm_nobody(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Extend(1, (Text("one", "x"),)), "nonsense", Open(2, 1), Text_gen(2, "x", 2))  # type: ignore[arg-type]
+        assert any(isinstance(e, Failed) and e.strand == 1 for e in b.client.events)
+        await b.done(2, 2)
+        b.send(Close(1), Close(2))
+        await b.closed(1)
+        await b.closed(2)
+        b.clean()
 
     bench(tiny, body)
 

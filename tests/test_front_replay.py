@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from fake_core import Client, FakeWorld, served, tiny_tokenizer
+
 from plait.runtime import wire
 from plait.runtime.front.front import Front
 from plait.runtime.front.settings import Settings

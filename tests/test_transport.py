@@ -18,6 +18,7 @@ import psutil
 import pytest
 import zmq
 from fake_core import FakeWorld, served, tiny_tokenizer
+
 from plait.runtime import protocol as p
 from plait.runtime.client import Client, Pulse, connect
 from plait.runtime.errors import (

@@ -137,6 +137,7 @@ class Epochs:
     def _replay(self) -> None:
         """Everything the new core must know, parents before children (sids rise)."""
         front = self._front
+        front.constraints.epoch_ended()  # what was sent while no core was there is lost
         for sid in sorted(front.sids):
             strand = front.sids[sid]
             for item in self._script(strand):
@@ -165,6 +166,8 @@ class Epochs:
                     resume_ids=resume,
                     resume_usage=entry.started,
                 )
+            elif isinstance(op, wire.ForkAt):  # children that were aborted meanwhile must not come to life
+                op = wire.ForkAt(op=op.op, children=tuple(sid for sid in op.children if sid in self._front.sids))
             ops.append(op)
         if ops:
             items.append(wire.ExtendStrand(sid=strand.sid, ops=tuple(ops)))

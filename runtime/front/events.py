@@ -26,25 +26,35 @@ class Answers:
 
     def take(self, events: Sequence[wire.CoreEvent]) -> None:
         for event in events:
-            match event:
-                case wire.Tokens():
-                    self._tokens(event)
-                case wire.Started():
-                    found = self._find(event.sid, event.op)
-                    if found is not None and found[1].started is None:
-                        found[1].started = event.usage
-                case wire.Ended():
-                    self._ended(event)
-                case wire.Scored():
-                    self._scored(event)
-                case wire.Forked():
-                    self._forked(event)
-                case wire.OpFailed():
-                    self._failed(event)
-                case wire.Stats():
-                    self._front.metrics.take(event)
-                case wire.Ready() | wire.Fatal():
-                    pass  # the link's business
+            try:
+                self._one(event)
+            except Exception as error:  # a fault of ours in one strand must not touch the others
+                log.exception("an answer of the core could not be handled")
+                strand = self._front.sids.get(getattr(event, "sid", 0))
+                if strand is not None and not strand.hidden:
+                    problem = OpError("internal", f"{type(error).__name__}: {error}")
+                    self._front.fail(strand, getattr(event, "op", 0), problem)
+
+    def _one(self, event: wire.CoreEvent) -> None:
+        match event:
+            case wire.Tokens():
+                self._tokens(event)
+            case wire.Started():
+                found = self._find(event.sid, event.op)
+                if found is not None and found[1].started is None:
+                    found[1].started = event.usage
+            case wire.Ended():
+                self._ended(event)
+            case wire.Scored():
+                self._scored(event)
+            case wire.Forked():
+                self._forked(event)
+            case wire.OpFailed():
+                self._failed(event)
+            case wire.Stats():
+                self._front.metrics.take(event)
+            case wire.Ready() | wire.Fatal():
+                pass  # the link's business
 
     def _find(self, sid: int, op: int) -> tuple[Strand, Inflight] | None:
         strand = self._front.sids.get(sid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from .session import Session
 
 
+log = logging.getLogger(__name__)
+
+
 class Intake:
     """Applies clients' messages to the front's records."""
 
@@ -28,19 +32,36 @@ class Intake:
         if session.closed:
             return
         for action in actions:
-            match action:
-                case Open():
-                    self._open(session, action)
-                case Extend():
-                    for op in action.ops:
-                        self._accept(session, action.strand, op)
-                case Fork():
-                    self._fork(session, action)
-                case Join():
-                    self._join(session, action)
-                case Close():
-                    self._close(session, action)
+            try:
+                self._apply(session, action)
+            except Exception as error:  # a malformed action of a client in this process; the codec catches others
+                log.exception("%s could not be applied", type(action).__name__)
+                self._malformed(session, action, error)
         self._front.turn()
+
+    def _apply(self, session: Session, action: Action) -> None:
+        match action:
+            case Open():
+                self._open(session, action)
+            case Extend():
+                for op in action.ops:
+                    self._accept(session, action.strand, op)
+            case Fork():
+                self._fork(session, action)
+            case Join():
+                self._join(session, action)
+            case Close():
+                self._close(session, action)
+            case _:
+                raise TypeError(f"{type(action).__name__} is not an action")
+
+    def _malformed(self, session: Session, action: Action, error: Exception) -> None:
+        """The strand takes nothing more, and says why at the op that cannot be read."""
+        strand = session.strands.get(getattr(action, "strand", 0))
+        if strand is None:
+            return
+        strand.last_op += 1
+        self._front.fail(strand, strand.last_op, OpError("invalid_request", f"malformed: {error}"))
 
     def _open(self, session: Session, action: Open) -> None:
         front = self._front

@@ -175,7 +175,8 @@ class Lowering:
         if not self._edge_ready(strand):
             return False
         self._flush(strand, fork.op, bos=False)
-        children = tuple(strand.session.strands[number] for number in fork.children)
+        found = (strand.session.strands.get(number) for number in fork.children)
+        children = tuple(child for child in found if child is not None and child.parent is strand)  # not yet aborted
         entry = Inflight(wire.ForkAt(op=fork.op, children=tuple(child.sid for child in children)), children=children)
         self._front.extend(strand, entry)
         for child in children:

@@ -76,6 +76,8 @@ class Prompt:
         try:
             if not chat.rerender:
                 wrap = self.template.derive(roles)
+                if wrap is not None and role == "assistant" and not self._holds(self.template, chat, wrap):
+                    wrap = None
             prefix = wrap.prefix if wrap is not None else self.template.between(roles)
         except TemplateError as error:
             raise OpError("invalid_request", str(error), "role") from error
@@ -90,6 +92,23 @@ class Prompt:
         chat.suffix = wrap.suffix if wrap is not None else ""
         chat.strips = wrap.strips if wrap is not None else False
         return prefix
+
+    @staticmethod
+    def _holds(template: ChatTemplate, chat: Chat, wrap: Wrap) -> bool:
+        """Prefixes and suffixes give what a full rendering gives. False where the template looks into contents
+        (strips a marker, say); not asked while texts of gens are still to come."""
+        messages: list[tuple[str, str]] = []
+        text = ""
+        for at, turn in enumerate(chat.turns):
+            if not all(isinstance(piece, str) for piece in turn.content):
+                return True
+            content = "".join(piece for piece in turn.content if isinstance(piece, str))
+            messages.append((turn.role, content))
+            one = template.derive(tuple(earlier.role for earlier in chat.turns[: at + 1]))
+            if one is None:
+                return False
+            text += one.prefix + (content.strip() if one.strips else content) + one.suffix
+        return not messages or template.render(messages, generate=True) == text + wrap.prefix
 
     def end(self, strand: Strand) -> str:
         """Close the open message; returns its suffix."""

@@ -7,9 +7,12 @@ again, or a message may lie unnoticed. This class is the one place that knows.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 import zmq
+
+log = logging.getLogger(__name__)
 
 _AT_ONCE = 256  # frames taken before other work of the loop has its turn
 
@@ -41,7 +44,10 @@ class SocketPump:
                 if error.errno in (zmq.ETERM, zmq.ENOTSOCK):
                     return
                 raise
-            self._on_frames(frames)
+            try:
+                self._on_frames(frames)
+            except Exception:  # one frame's fault must not stop the socket
+                log.exception("a frame could not be handled")
         self._again()
 
     def send(self, frames: list[bytes]) -> None:
