@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+
 from plait.constrained.vocabulary import Vocabulary
 from plait.runtime.core.core import Core
 from plait.runtime.core.sampler import SamplerRow, sample

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 from core_kit import Driver, greedy, hot, prompt
+
+from plait.radix import LongestPrefixFirst
 from plait.runtime.core.memory import MAX_TOKENS, kv_tokens
 from plait.runtime.core.settings import CoreSettings
 from plait.runtime.core.strand import Status
@@ -208,3 +210,16 @@ def test_the_default_pool() -> None:
     assert kv_tokens(gib, 1 << 16, 100_000) == 8192, "never more than half"
     with pytest.raises(ModelError, match="memory"):
         kv_tokens(1 << 20, 1 << 16, 2048)
+
+
+def test_the_order_of_admission_is_a_policy() -> None:
+    driver = Driver(max_running=1)
+    tree = driver.core.state.tree
+    driver.core.state.order = LongestPrefixFirst(lambda strand: tree.prefix_length(strand.seq.ids))
+    driver.open(1, Append(0, prompt(40, 1)), Sample(1, greedy(2)))
+    driver.run()
+    driver.open(2, Append(0, prompt(40, 2)), Sample(1, greedy(2)))
+    driver.open(3, Append(0, prompt(40, 1)), Sample(1, greedy(2)))
+    driver.run()
+    ends = [event.sid for event in driver.events if type(event).__name__ == "Ended"]
+    assert ends == [1, 3, 2]

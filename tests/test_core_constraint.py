@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 from core_kit import EOS, OTHER_EOS, Driver, FakeModel, greedy, hot, prompt
+
 from plait.constrained.compiler import compile_spec
 from plait.runtime.protocol import Usage
 from plait.runtime.wire import Append, Define, Ended, Forget, OpFailed, Sample, SampleParams, Started, Tokens

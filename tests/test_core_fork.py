@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from core_kit import Driver, greedy, hot, prompt
+
 from plait.runtime.wire import (
     AbortStrand,
     Append,

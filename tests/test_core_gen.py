@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from core_kit import EOS, OTHER_EOS, Driver, FakeModel, greedy, hot, prompt
+
 from plait.runtime.protocol import Usage
 from plait.runtime.wire import (
     AbortStrand,

@@ -15,6 +15,7 @@ import zmq
 from core_kit import Driver, greedy, prompt
 from hypothesis import given
 from hypothesis import strategies as st
+
 from plait.runtime.core.loop import Loop, SocketSender
 from plait.runtime.core.outbox import Outbox
 from plait.runtime.wire import (

@@ -9,6 +9,7 @@ import pytest
 from core_kit import Driver, FakeModel, greedy, prompt
 from hypothesis import given
 from hypothesis import strategies as st
+
 from plait.runtime.core.choices import choose
 from plait.runtime.core.trie import ChoiceTrie
 from plait.runtime.protocol import Method

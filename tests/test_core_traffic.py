@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from core_kit import EOS, OTHER_EOS, Driver, greedy, hot, prompt
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from plait.constrained.compiler import compile_spec
 from plait.runtime.core.strand import Status
 from plait.runtime.wire import (

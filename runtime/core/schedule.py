@@ -124,7 +124,8 @@ class Admit:
         self._capacity = capacity
 
     def run(self, state: State, turn: Turn) -> None:
-        if turn.closed or not state.waiting:
+        full = turn.budget < 1 or len(state.running) >= state.settings.max_running
+        if turn.closed or full or not state.waiting:
             return
         order = state.order.order(state.waiting)
         order.sort(key=lambda strand: (-strand.priority, not strand.retracted))
