@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import time
 from pathlib import Path
@@ -19,6 +20,8 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the core's process has it, before torch is imported
 
 from plait.runtime import wire as w
 from plait.runtime.core.core import Core
@@ -63,6 +66,14 @@ class Bench:
         timings.emit += end - computed
         return end - start
 
+    def prefill(self) -> float:
+        """Seconds until every strand started so far has its prompt computed and decodes."""
+        total = self.step()
+        state = self.core.state
+        while state.waiting or any(s.current is not None and s.current.rows() > 1 for s in state.running):
+            total += self.step()
+        return total
+
     def drain(self) -> float:
         total = 0.0
         while not self.core.idle:
@@ -71,11 +82,12 @@ class Bench:
 
     def decode(self, batch: int, steps: int, temperature: float) -> dict[str, float]:
         """Milliseconds per decode step, by part."""
-        self.start([self.ids(CONTEXT) for _ in range(batch)], steps + 2, temperature)
-        self.step()  # the prefill
+        self.start([self.ids(CONTEXT) for _ in range(batch)], steps + 64, temperature)
+        self.prefill()
         before = self.parts()
         for _ in range(steps):
             self.step()
+            assert len(self.core.state.running) == batch
         after = self.parts()
         self.drain()
         return {name: (after[name] - before[name]) * 1e3 / steps for name in before}
@@ -89,8 +101,8 @@ class Bench:
         prefix = self.ids(1000)
         self.start([prefix], 0)
         one = self.drain()
-        self.start([(*prefix, *self.ids(24)) for _ in range(32)], 17)
-        suffixes = self.step()
+        self.start([(*prefix, *self.ids(24)) for _ in range(32)], 64)
+        suffixes = self.prefill()
         decode = sum(self.step() for _ in range(16))
         self.drain()
         return {"prefix": one, "suffixes": suffixes, "decode": decode, "sum": one + suffixes + decode}

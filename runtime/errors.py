@@ -62,9 +62,7 @@ class ModelError(PlaitError):
 class GenerationError(PlaitError):
     """An accepted op failed. ``code`` is one of :data:`plait.runtime.protocol.CODES`."""
 
-    def __init__(
-        self, message: str, code: str = "internal", field: str | None = None, op: int | None = None
-    ) -> None:
+    def __init__(self, message: str, code: str = "internal", field: str | None = None, op: int | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.code = code

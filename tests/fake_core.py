@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+from tiny_model import make_tiny_model
+
 from plait.runtime import wire
 from plait.runtime.errors import ModelError
 from plait.runtime.front.front import Front
@@ -23,7 +25,6 @@ from plait.runtime.front.link import CoreItem, OnDeath, OnEvents
 from plait.runtime.front.settings import ServedModel
 from plait.runtime.protocol import FrontMessage, Usage
 from plait.runtime.tokenizer import Tokenizer
-from tiny_model import make_tiny_model
 
 
 def tiny_tokenizer(folder: Path, *, add_bos: bool = False) -> tuple[Tokenizer, str]:

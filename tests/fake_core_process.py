@@ -19,6 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import zmq
+
 from plait.runtime import wire
 from plait.runtime.front.pump import SocketPump
 
@@ -51,6 +52,7 @@ async def main(options: argparse.Namespace) -> None:
     if options.model != "silent":
         # Only here: the cores that never start need none of it.
         from fake_core import FakeCore, FakeWorld
+
         from plait.runtime.tokenizer import Tokenizer
 
         class SlowCore(FakeCore):

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from plait.runtime.core.choices import (
     choose,
     greedy_token_selection,

@@ -15,6 +15,9 @@ from typing import Any
 
 import httpx
 import pytest
+from server_fake import ScriptedBackend
+
+import plait
 from plait.runtime.cli import backends, main
 from plait.runtime.cli import chat as chat_command
 from plait.runtime.cli.chat import Conversation
@@ -36,9 +39,6 @@ from plait.runtime.protocol import (
     Text,
     Usage,
 )
-from server_fake import ScriptedBackend
-
-import plait
 
 TESTS = Path(__file__).parent
 
@@ -108,8 +108,9 @@ def test_importing_the_command_line_is_light() -> None:
 
 
 def test_every_serve_option_has_an_environment_twin() -> None:
-    from plait.runtime.cli.app import app
     from typer.main import get_command
+
+    from plait.runtime.cli.app import app
 
     for parameter in get_command(app).commands["serve"].params:  # type: ignore[attr-defined]
         if parameter.name != "help":

@@ -10,6 +10,7 @@ from io import BytesIO
 
 import msgspec
 import pytest
+
 from plait.constrained.compiler import (
     MAX_FRAME_BYTES,
     Reply,

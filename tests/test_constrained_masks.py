@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from plait.constrained import masks
 from plait.constrained.compiler import compile_spec, load
 from plait.constrained.interface import ConstraintError, Matcher

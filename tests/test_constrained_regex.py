@@ -9,6 +9,7 @@ import warnings
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from plait.constrained.compiler import compile_regex
 from plait.constrained.dfa import Dfa, Limits
 from plait.constrained.interface import ConstraintError

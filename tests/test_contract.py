@@ -242,7 +242,9 @@ def free_text(runtime: Runtime, n: int = 60) -> str:
 
 def test_a_stop_string_split_over_tokens(runtime: Runtime) -> None:
     text = free_text(runtime)
-    at = next(i for i in range(10, len(text) - 8) if "\ufffd" not in text[i : i + 5] and text.find(text[i : i + 5]) == i)
+    at = next(
+        i for i in range(10, len(text) - 8) if "\ufffd" not in text[i : i + 5] and text.find(text[i : i + 5]) == i
+    )
     stop = text[at : at + 5]
 
     @function

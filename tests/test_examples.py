@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from fake_backend import FakeBackend
+
 from plait.runtime.protocol import Fork, Gen, Join, RoleBegin, Select, VarRef
 
 EXAMPLES = ["quickstart", "regex_json", "chat", "tree_of_thought", "few_shot_select", "judge"]

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiny_model import encode_gguf, encode_tensor, tiny_gguf_metadata, write_tiny_gguf
+
 from plait.runtime.errors import ModelError
 from plait.runtime.models import quants
 from plait.runtime.models.card import read_card
 from plait.runtime.models.gguf import GGUFFile
-from tiny_model import encode_gguf, encode_tensor, tiny_gguf_metadata, write_tiny_gguf
 
 ONE = ("weight", np.arange(64, dtype=np.float32).reshape(2, 32), "F32")
 

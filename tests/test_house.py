@@ -25,7 +25,17 @@ ARROWS = {
     "examples": {"plait"},
 }
 NEVER = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "multiprocessing"}
-NO_TORCH = ("plait", "lang", "radix", "constrained", "native", "examples", "runtime/front", "runtime/server", "runtime/cli")
+NO_TORCH = (
+    "plait",
+    "lang",
+    "radix",
+    "constrained",
+    "native",
+    "examples",
+    "runtime/front",
+    "runtime/server",
+    "runtime/cli",
+)
 
 
 def sources(*rooms: str) -> Iterator[Path]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
+
 from plait.native import loader
 from plait.runtime.kernels import AttentionMeta, Kernels, select
 from plait.runtime.models.interface import ForwardBatch

@@ -10,10 +10,10 @@ from types import ModuleType
 
 import pytest
 from fake_backend import FakeBackend
-from plait.runtime.errors import GenerationError
-from plait.runtime.protocol import Failed, Gen, Op
 
 import plait
+from plait.runtime.errors import GenerationError
+from plait.runtime.protocol import Failed, Gen, Op
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from fake_backend import FakeBackend
+
+import plait
 from plait.lang.sampling import ALIASES, SamplingOptions, merge, normalize
 from plait.runtime.errors import InvalidConstraint, InvalidValue
 from plait.runtime.protocol import Close, Closed, Extend, Gen, Open, Regex, RoleBegin, Sampling, Select, Text, VarRef
-
-import plait
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 from fake_backend import FakeBackend
-from plait.runtime.errors import InvalidValue
 
 import plait
+from plait.runtime.errors import InvalidValue
 
 
 @pytest.fixture

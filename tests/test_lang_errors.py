@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 from fake_backend import FakeBackend
+
+import plait
 from plait.lang.program import Program
 from plait.lang.strand import Strand
 from plait.runtime.errors import (
@@ -21,8 +23,6 @@ from plait.runtime.errors import (
     UpstreamFailed,
 )
 from plait.runtime.protocol import Failed, Gen, Lost, Op, Text
-
-import plait
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import pytest
 from fake_backend import FakeBackend
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plait.runtime.errors import GenerationError, InvalidValue
-from plait.runtime.protocol import Close, Failed, Fork, Gen, Join, Op, Text, VarRef
 
 import plait
+from plait.runtime.errors import GenerationError, InvalidValue
+from plait.runtime.protocol import Close, Failed, Fork, Gen, Join, Op, Text, VarRef
 
 
 @pytest.fixture

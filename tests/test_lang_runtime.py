@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from plait.runtime.errors import ContextLengthExceeded, InvalidConstraint
 
 import plait
+from plait.runtime.errors import ContextLengthExceeded, InvalidConstraint
 
 pytestmark = pytest.mark.filterwarnings("ignore::plait.PlaitWarning")  # a random model does not know when to stop
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 from fake_backend import FakeBackend
+
+import plait
 from plait.lang.outcome import Outcome
 from plait.lang.waiting import Changing, Wait
 from plait.runtime.errors import InvalidValue
 from plait.runtime.protocol import Done, Gen
-
-import plait
 
 
 @pytest.fixture

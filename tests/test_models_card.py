@@ -12,9 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from plait.runtime.errors import ModelError
-from plait.runtime.models.card import ModelCard, read_card
-from plait.runtime.models.config import DecoderConfig, RopeScaling
 from tiny_model import (
     CHAT_TEMPLATE,
     ENDOFTEXT,
@@ -24,6 +21,10 @@ from tiny_model import (
     tiny_vocabulary,
     write_tiny_gguf,
 )
+
+from plait.runtime.errors import ModelError
+from plait.runtime.models.card import ModelCard, read_card
+from plait.runtime.models.config import DecoderConfig, RopeScaling
 
 
 @pytest.fixture

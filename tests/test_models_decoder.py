@@ -11,12 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from plait.runtime.errors import ModelError
-from plait.runtime.models.card import read_card
-from plait.runtime.models.decoder import Decoder
-from plait.runtime.models.interface import ForwardBatch
-from plait.runtime.models.load import Mode, load_model
-from plait.runtime.models.rope import frequencies
 from safetensors.torch import load_file, save_file
 from tiny_model import (
     encode_gguf,
@@ -27,6 +21,13 @@ from tiny_model import (
     tiny_weights,
     write_tiny_gguf,
 )
+
+from plait.runtime.errors import ModelError
+from plait.runtime.models.card import read_card
+from plait.runtime.models.decoder import Decoder
+from plait.runtime.models.interface import ForwardBatch
+from plait.runtime.models.load import Mode, load_model
+from plait.runtime.models.rope import frequencies
 
 SLOTS = 256
 RNG = np.random.default_rng(3)

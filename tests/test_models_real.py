@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from reference import greedy_ids, transformers_model
+
 from plait.runtime.models.card import read_card
 from plait.runtime.models.interface import ForwardBatch
 from plait.runtime.models.load import Mode, load_model
 from plait.runtime.tokenizer import load_tokenizer
-from reference import greedy_ids, transformers_model
 
 pytestmark = [pytest.mark.real_model, pytest.mark.timeout(600)]
 TOKENS = 64

@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+
 from plait.native import loader
 
 TINY = 'extern "C" int plait_answer() { return %d; }\n'

@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+
 from plait.radix import Node, RadixTree, SlotPool
 
 SIZE = 48

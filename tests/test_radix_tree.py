@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+
 from plait.radix import IntegrityError, Node, RadixTree, SlotPool
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from plait.runtime.core.logprobs import logprob
 from plait.runtime.core.noise import uniform
 from plait.runtime.core.sampler import Sampled, SamplerRow, sample

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from plait.runtime.core.filters import draw, keep_min_p, keep_top_k, keep_top_p
 from plait.runtime.core.noise import uniform, uniforms, word
 

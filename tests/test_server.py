@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 import httpx
 import openai
 import pytest
+from server_fake import Script, ScriptedBackend, Sent
+
 from plait.runtime.protocol import Gen, Ids, Regex, RoleBegin, RoleEnd, Sampling, Text
 from plait.runtime.server.app import create_app
 from plait.runtime.server.settings import ServerSettings
-from server_fake import Script, ScriptedBackend, Sent
 
 T = TypeVar("T")
 USER = [{"role": "user", "content": "hi"}]

@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 import httpx
 import openai
 import pytest
-from plait.runtime.runtime import Runtime
-from plait.runtime.server.app import create_app
-from plait.runtime.server.settings import ServerSettings
 from test_server import USER, chunks
 from test_server_lifecycle import Wire
 
 import plait
+from plait.runtime.runtime import Runtime
+from plait.runtime.server.app import create_app
+from plait.runtime.server.settings import ServerSettings
 
 T = TypeVar("T")
 GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 24}

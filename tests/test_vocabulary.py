@@ -7,6 +7,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from plait.constrained.trie import TokenTrie
 from plait.constrained.vocabulary import Vocabulary, utf8_pieces
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+
 from plait.runtime.kernels import AttentionMeta, select
 from plait.runtime.kernels.triton import TritonKernels
 
