@@ -9,7 +9,24 @@ from pathlib import Path
 from plait.runtime.tokenizer import Tokenizer
 
 DEFAULT_TEXT = Path("/usr/share/common-licenses/GPL-3")  # part of every Debian and Ubuntu
-TOPICS = ["volcanoes", "bicycles", "tea", "glaciers", "printing presses", "honey bees", "lighthouses", "chess", "violins", "satellites", "deserts", "bread", "coral reefs", "canals", "clocks", "paper"]
+TOPICS = [
+    "volcanoes",
+    "bicycles",
+    "tea",
+    "glaciers",
+    "printing presses",
+    "honey bees",
+    "lighthouses",
+    "chess",
+    "violins",
+    "satellites",
+    "deserts",
+    "bread",
+    "coral reefs",
+    "canals",
+    "clocks",
+    "paper",
+]
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,8 @@ class Runtime:
 
     ``model``: a GGUF file, a folder, a hub id, or None for the default model (fetched once). ``mode``: "exact" (bf16
     weights, fp32 accumulation; what "auto" takes) or "reference" (fp32). ``threads``: CPU threads of the core, by
-    default one per core of the machine. ``kv_tokens``: slots of the KV pool; by default a quarter of the available
+    default one per core of the machine. ``device``: "cpu", "cuda", "cuda:1", or "auto" (CUDA where torch finds it).
+    ``kv_tokens``: slots of the KV pool; by default a quarter of the available
     memory, at least two contexts where half of it holds them, at most 262,144. ``address``: ``ipc:///path`` or
     ``tcp://127.0.0.1:port``; beyond this machine ``tcp://host:port?curve=FILE``.
 
@@ -48,6 +49,7 @@ class Runtime:
         threads: int | None = None,
         kv_tokens: int | None = None,
         address: str | None = None,
+        device: str = "auto",
     ) -> None:
         if mode not in _MODES:
             raise InvalidValue(f"mode must be one of {', '.join(_MODES)}, not {mode!r}", "mode")
@@ -58,7 +60,7 @@ class Runtime:
         card = read_card(path)
         served = ServedModel.of(card, load_tokenizer(card))
         settings = Settings()
-        command = CoreCommand(path, "exact" if mode == "auto" else mode, kv_tokens, threads)
+        command = CoreCommand(path, "exact" if mode == "auto" else mode, kv_tokens, threads, device)
         self._begin(served, command, settings, address)
 
     def _begin(self, served: ServedModel, command: CoreCommand, settings: Settings, address: str | None) -> None:

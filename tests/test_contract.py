@@ -1,4 +1,4 @@
-"""One test or more for each paragraph of "The contract" (docs/architecture.md, 3a), whole path, tiny model, real core."""
+"""One test or more for each paragraph of the contract (docs/architecture.md, 3a): whole path, tiny model, real core."""
 
 from __future__ import annotations
 

@@ -296,3 +296,12 @@ def test_an_idle_loop_checks_its_slots_and_ends_rather_than_go_on_with_wrong_one
         outbox = OnIdle(driver, core, lambda: driver.core.state.pool.allocate(1))
         with pytest.raises(IntegrityError):
             Loop(driver.core, core, None, outbox).run()
+
+
+def test_a_device_that_is_not_there_is_named() -> None:
+    from plait.runtime.core.process import choose_device
+    from plait.runtime.errors import ModelError
+
+    assert choose_device("auto") in ("cpu", "cuda")
+    with pytest.raises(ModelError, match="xyz"):
+        choose_device("xyz")

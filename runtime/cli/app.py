@@ -24,6 +24,9 @@ ModelOption = Annotated[str | None, typer.Option("--model", "-m", envvar="PLAIT_
 ModelArgument = Annotated[str | None, typer.Argument(envvar="PLAIT_MODEL", help=_MODEL)]
 ModeOption = Annotated[Mode, typer.Option(envvar="PLAIT_MODE", help="Arithmetic: see docs/architecture.md, Numbers.")]
 ThreadsOption = Annotated[int | None, typer.Option(min=1, envvar="PLAIT_THREADS", help="CPU threads of the core.")]
+DeviceOption = Annotated[
+    str, typer.Option(envvar="PLAIT_DEVICE", help="cpu, cuda, cuda:1, or auto: CUDA where there is one.")
+]
 KvOption = Annotated[int | None, typer.Option("--kv-tokens", min=1, envvar="PLAIT_KV_TOKENS", help="KV pool, tokens.")]
 BackendOption = Annotated[
     str | None, typer.Option("--backend", envvar="PLAIT_BACKEND", help="Address of a running `plait serve --address`.")
@@ -39,21 +42,27 @@ def run(
     mode: ModeOption = "auto",
     threads: ThreadsOption = None,
     kv_tokens: KvOption = None,
+    device: DeviceOption = "auto",
 ) -> None:
     """Run a script with a default backend that is already warm."""
     from .run import run_script
 
-    run_script(file, arguments or [], backend, model=model, mode=mode, threads=threads, kv_tokens=kv_tokens)
+    options = {"model": model, "mode": mode, "threads": threads, "kv_tokens": kv_tokens, "device": device}
+    run_script(file, arguments or [], backend, **options)
 
 
 @app.command()
 def demo(
-    model: ModelOption = None, mode: ModeOption = "auto", threads: ThreadsOption = None, kv_tokens: KvOption = None
+    model: ModelOption = None,
+    mode: ModeOption = "auto",
+    threads: ThreadsOption = None,
+    kv_tokens: KvOption = None,
+    device: DeviceOption = "auto",
 ) -> None:
     """Fetch the default model if need be, run the quickstart on it, and show what was computed."""
     from .demo import run_demo
 
-    run_demo(model=model, mode=mode, threads=threads, kv_tokens=kv_tokens)
+    run_demo(model=model, mode=mode, threads=threads, kv_tokens=kv_tokens, device=device)
 
 
 @app.command()
@@ -84,6 +93,7 @@ def serve(
     mode: ModeOption = "auto",
     threads: ThreadsOption = None,
     kv_tokens: KvOption = None,
+    device: DeviceOption = "auto",
 ) -> None:
     """Serve OpenAI's chat and completions routes."""
     from ..server.settings import ServerSettings
@@ -96,7 +106,8 @@ def serve(
         max_n=max_n,
         names=tuple(served_model_name or ()),
     )
-    options = {"model": model, "mode": mode, "threads": threads, "kv_tokens": kv_tokens, "address": address}
+    options = {"model": model, "mode": mode, "threads": threads, "kv_tokens": kv_tokens, "device": device}
+    options["address"] = address
     start(settings, options, host=host, port=port, drain=drain, access_log=access_log)
 
 
@@ -112,13 +123,14 @@ def chat(
     mode: ModeOption = "auto",
     threads: ThreadsOption = None,
     kv_tokens: KvOption = None,
+    device: DeviceOption = "auto",
 ) -> None:
     """Talk to a model."""
     from ..protocol import Sampling
     from .chat import chat as talk
 
     sampling = Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens)
-    options = {"model": model, "mode": mode, "threads": threads, "kv_tokens": kv_tokens}
+    options = {"model": model, "mode": mode, "threads": threads, "kv_tokens": kv_tokens, "device": device}
     talk(backend, options, system, sampling, seed)
 
 

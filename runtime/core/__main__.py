@@ -20,7 +20,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--connect", required=True, help="ZeroMQ address that the front has bound (a PAIR socket)")
     parser.add_argument("--model", required=True, help="a GGUF file or a folder with config.json")
     parser.add_argument("--mode", choices=("reference", "exact"), default="exact")
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--device", default="auto", help="auto (a CUDA device where there is one), cpu, cuda, cuda:1")
     parser.add_argument("--kv-tokens", type=int, default=None, help="slots of the KV pool (default: from memory)")
     parser.add_argument("--threads", type=int, default=None, help="CPU threads (default: torch's choice)")
     parser.add_argument("--pipe", type=int, default=None, help="inherited fd; the core exits when it closes")

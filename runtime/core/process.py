@@ -50,12 +50,13 @@ def serve(options: argparse.Namespace) -> int:
 def build(options: argparse.Namespace) -> tuple[Core, Ready]:
     """Model, vocabulary and pool. Raises ModelError."""
     card = read_card(options.model)
-    model = load_model(card, mode=options.mode, device=options.device, threads=options.threads)
+    device = choose_device(options.device)
+    model = load_model(card, mode=options.mode, device=device, threads=options.threads)
     tokens = options.kv_tokens
     if tokens is None:
-        tokens = kv_tokens(available_bytes(options.device), model.kv_bytes_per_token, model.context_length)
+        tokens = kv_tokens(available_bytes(device), model.kv_bytes_per_token, model.context_length)
     settings = CoreSettings(kv_tokens=tokens)
-    if options.device.startswith("cuda"):  # which is not busy with a few hundred rows
+    if device.startswith("cuda"):  # which is not busy with a few hundred rows
         settings = dataclasses.replace(settings, step_tokens=8192, mixed_tokens=2048)
     if options.step_tokens is not None:
         settings = dataclasses.replace(settings, step_tokens=options.step_tokens)
@@ -68,10 +69,23 @@ def build(options: argparse.Namespace) -> tuple[Core, Ready]:
         vocab_size=model.vocab_size,
         context_length=model.context_length,
         mode=options.mode,
-        device=options.device,
+        device=device,
         kernels=model.kernels.name,
     )
     return core, ready
+
+
+def choose_device(name: str) -> str:
+    """ "auto" is a CUDA device where torch finds one, else the CPU. Raises ModelError for a device that is not there."""
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
+        raise ModelError(f"device {name!r} cannot be used: {str(error).splitlines()[0]}") from error
+    return name
 
 
 def _say(socket: zmq.Socket[bytes], event: CoreEvent) -> None:

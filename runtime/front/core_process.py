@@ -46,13 +46,14 @@ class CoreCommand:
     mode: str
     kv_tokens: int | None = None  # None: the core's rule
     threads: int | None = None
+    device: str = "auto"
     extra: tuple[str, ...] = ()
     program: tuple[str, ...] = (sys.executable, "-P", "-m", "plait.runtime.core")
 
     def arguments(self, address: str, pipe: int) -> list[str]:
         threads = () if self.threads is None else ("--threads", str(self.threads))
         tokens = () if self.kv_tokens is None else ("--kv-tokens", str(self.kv_tokens))
-        model = ("--model", str(self.model), "--mode", self.mode)
+        model = ("--model", str(self.model), "--mode", self.mode, "--device", self.device)
         return [*self.program, "--connect", address, *model, *tokens, *threads, "--pipe", str(pipe), *self.extra]
 
 
