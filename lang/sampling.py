@@ -55,6 +55,7 @@ NOT_AVAILABLE = {
     "stop_regex": "use stop= with the literal strings",
     "logprob_start_len": "logprobs=True gives the gen's own tokens",
     "return_text_in_logprobs": "logprobs=True always carries the text",
+    "use_thread": "leave it out: a run takes no thread of its own",
 }
 
 

@@ -143,16 +143,17 @@ class State:
     async def messages_async(self) -> list[dict[str, str]]:
         return await complete_async(self._messages())
 
-    def text_iter(self, name: str | None = None) -> Iterator[str]:
+    def text_iter(self, var_name: str | None = None) -> Iterator[str]:
         """The text, or one variable's, as it comes: gens piece by piece in a run with stream=True, else whole.
 
         Together the pieces are the text. Ends with the program; inside the program, with what was added so far.
         With n > 1 it gives the first choice.
         """
-        return texts(self._stream(name), self._program.block("`async for piece in s.text_aiter()`"))
+        return texts(self._stream(var_name), self._program.block("`async for piece in s.text_aiter()`"))
 
-    def text_aiter(self, name: str | None = None) -> AsyncIterator[str]:
-        return texts_async(self._stream(name))
+    def text_aiter(self, var_name: str | None = None) -> AsyncIterator[str]:
+        """:meth:`text_iter` for an event loop."""
+        return texts_async(self._stream(var_name))
 
     text_async_iter = text_aiter
 

@@ -91,12 +91,16 @@ __all__ = [
 #: Where the names that are loaded on first use live.
 _LAZY = {"Runtime": ".runtime.runtime", "connect": ".runtime.client"}
 
-#: Names that other frontends have and this version does not.
-_NOT_AVAILABLE = {
-    "image": "images are",
-    "video": "video is",
-    "separate_reasoning": "separating reasoning is",
-    "trace": "tracing is",
+_MISSING = "not available in this version"
+#: Names that SGLang's frontend has and this version does not, with what to use where there is something.
+_ELSEWHERE = {
+    "image": f"images are {_MISSING}",
+    "video": f"video is {_MISSING}",
+    "separate_reasoning": f"separating reasoning is {_MISSING}",
+    "trace": f"tracing is {_MISSING}",
+    "RuntimeEndpoint": "use plait.connect(address), with the address that `plait serve --address` was given",
+    "Engine": "use plait.Runtime(model)",
+    **dict.fromkeys(("OpenAI", "Anthropic", "LiteLLM", "VertexAI"), "programs run on Plait's own runtime only"),
 }
 
 
@@ -109,8 +113,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("plait")
-    if name in _NOT_AVAILABLE:
-        raise AttributeError(f"plait.{name}: {_NOT_AVAILABLE[name]} not available in this version")
+    if name in _ELSEWHERE:
+        raise AttributeError(f"plait.{name}: {_ELSEWHERE[name]}")
     raise AttributeError(f"module 'plait' has no attribute {name!r}")
 
 

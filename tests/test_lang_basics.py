@@ -194,15 +194,23 @@ def test_min_tokens_over_the_default_is_found_when_the_gen_is_added(backend: Fak
         program.run(backend=backend)
 
 
-@pytest.mark.parametrize("name", ["json_schema", "grammar", "stop_regex"])
+@pytest.mark.parametrize("name", ["json_schema", "grammar", "stop_regex", "use_thread"])
 def test_what_is_not_built_is_refused_by_name(name: str) -> None:
     with pytest.raises(TypeError, match=f"{name}= is not available"):
         plait.gen("x", **{name: "?"})  # type: ignore[misc]  # the point of the test
 
 
-@pytest.mark.parametrize("name", ["image", "video", "trace", "separate_reasoning"])
-def test_names_that_are_not_built_are_absent(name: str) -> None:
-    with pytest.raises(AttributeError, match="not available"):
+@pytest.mark.parametrize(
+    ("name", "match"),
+    [
+        *[(name, "not available") for name in ("image", "video", "trace", "separate_reasoning")],
+        ("RuntimeEndpoint", r"plait\.connect\(address\)"),
+        ("Engine", r"plait\.Runtime"),
+        ("OpenAI", "own runtime"),
+    ],
+)
+def test_names_that_are_not_built_are_absent(name: str, match: str) -> None:
+    with pytest.raises(AttributeError, match=match):
         getattr(plait, name)
 
 
