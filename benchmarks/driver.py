@@ -6,8 +6,8 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from plait.lang.backend import Backend
 from plait.runtime import protocol as p
+from plait.runtime.backend import Backend
 from plait.runtime.errors import from_code
 
 

@@ -1,5 +1,6 @@
 """The language: programs of gens, selects, forks and roles. Knows ops and backends; nothing of models or scheduling."""
 
+from ..runtime.backend import Backend
 from .api import (
     assistant,
     assistant_begin,
@@ -18,7 +19,6 @@ from .api import (
     user_begin,
     user_end,
 )
-from .backend import Backend
 from .defaults import default_backend, register_factory, set_default_backend
 from .expr import Expr
 from .function import Function, function

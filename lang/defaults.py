@@ -6,8 +6,8 @@ import atexit
 import threading
 from collections.abc import Callable
 
+from ..runtime.backend import Backend
 from ..runtime.errors import BackendError
-from .backend import Backend
 
 _lock = threading.Lock()
 _backend: Backend | None = None

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal, overload
 
+from ..runtime.backend import Backend
 from ..runtime.errors import InvalidValue
-from .backend import Backend
 from .batch import run_all
 from .defaults import default_backend
 from .notices import Notices

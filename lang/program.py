@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..runtime.backend import Backend
 from ..runtime.errors import Aborted, BackendError, NotReady, PlaitError, RunTimeout, from_code
 from ..runtime.protocol import Action, Closed, Delta, Done, Event, Failed, Lost, Open, Sampling
-from .backend import Backend
 from .expr import GenExpr
 from .notices import Notices, PlaitWarning
 from .outcome import Outcome

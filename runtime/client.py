@@ -15,7 +15,8 @@ import msgspec
 import zmq
 
 from . import address as addresses
-from .dispatch import Dispatch, Listener
+from .backend import Listener
+from .dispatch import Dispatch
 from .errors import BackendClosed, BackendError, ConnectTimeout, ProtocolMismatch
 from .protocol import (
     MAX_FRAME_BYTES,

@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from .backend import Listener
 from .errors import BackendClosed
 from .protocol import Action, Closed, Delta, Done, Event, Failed, Fork, Lost, Open
 
 log = logging.getLogger(__name__)
-
-Listener = Callable[[Event], None]
 
 
 class Dispatch:

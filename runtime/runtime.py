@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import store, wire
-from .dispatch import Dispatch, Listener
+from .backend import Listener
+from .dispatch import Dispatch
 from .errors import BackendClosed, BackendError, InvalidValue
 from .front.core_process import CoreCommand, CoreProcess
 from .front.front import Front

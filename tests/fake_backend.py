@@ -15,7 +15,7 @@ from re import _constants as sre  # type: ignore[attr-defined]  # private; only 
 from re import _parser as sre_parser  # type: ignore[attr-defined]  # private; only to sample a text for a regex
 from typing import Any
 
-from plait.lang.backend import Listener
+from plait.runtime.backend import Listener
 from plait.runtime.errors import BackendClosed
 from plait.runtime.protocol import (
     Abort,

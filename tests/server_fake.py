@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from plait.lang.backend import Listener
+from plait.runtime.backend import Listener
 from plait.runtime.errors import BackendClosed
 from plait.runtime.protocol import (
     Action,

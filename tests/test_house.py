@@ -17,7 +17,7 @@ ROOMS = ("plait", "lang", "radix", "constrained", "runtime", "native", "examples
 #: room -> what it may import of the other rooms ("runtime.protocol" allows that module only)
 ARROWS = {
     "plait": {"lang", "runtime"},
-    "lang": {"runtime.protocol", "runtime.errors"},
+    "lang": {"runtime.protocol", "runtime.errors", "runtime.backend"},
     "radix": set(),
     "constrained": {"native"},
     "runtime": {"radix", "constrained", "native", "examples"},

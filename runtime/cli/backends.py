@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .. import store
+from ..backend import Backend
 from ..errors import RequestError
-from ..server.backend import Backend
 
 if TYPE_CHECKING:
     from ..runtime import Runtime

@@ -6,6 +6,7 @@ import queue
 import sys
 from typing import Any
 
+from ..backend import Backend
 from ..errors import PlaitError, from_code
 from ..protocol import (
     Action,
@@ -25,7 +26,6 @@ from ..protocol import (
     Sampling,
     Text,
 )
-from ..server.backend import Backend
 from .backends import opened
 
 _HELP = "Empty line or /exit leaves, /reset forgets, Ctrl-C stops an answer."

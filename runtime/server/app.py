@@ -9,8 +9,8 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
+from ..backend import Backend
 from ..errors import PlaitError
-from .backend import Backend
 from .endpoint import Endpoint
 from .guard import Admission, Bodies, RequireKey
 from .job import Jobs

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from ..backend import Backend
 from ..errors import PlaitError
 from ..protocol import Info
-from .backend import Backend
 from .guard import Admission, Bodies, ClientGone
 from .job import Job, Jobs, Piece
 from .metrics import Metrics

@@ -8,9 +8,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TypeAlias
 
+from ..backend import Backend
 from ..errors import BackendError
 from ..protocol import Action, Close, Delta, Done, Event, Extend, Failed, Lost, Open, Usage
-from .backend import Backend
 from .problems import HttpProblem, from_failed
 from .work import Work
 

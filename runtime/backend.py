@@ -1,11 +1,12 @@
-"""What ``lang`` asks of whatever executes its programs. ``runtime.Runtime`` and ``runtime.connect`` provide it."""
+"""What executes programs, as its callers see it. ``Runtime`` and ``connect`` provide it; ``lang``, the HTTP server and
+the command line use it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ..runtime.protocol import Action, Event, Info
+from .protocol import Action, Event, Info
 
 #: Called on the backend's own thread, in order; must return quickly and never raise.
 Listener = Callable[[Event], None]
@@ -21,9 +22,11 @@ class Backend(Protocol):
         """Send actions in order, without waiting. Events of every strand that ``actions`` opens or forks go to
         ``listener``, until its Closed; a ``Lost`` ends all. Raises BackendClosed once the backend is closed."""
 
-    def abort(self, *, strand: int | None = None, program: int | None = None) -> None: ...
+    def abort(self, *, strand: int | None = None, program: int | None = None) -> None:
+        """End one strand, or every strand of a program, at once. One that is over already is no error."""
 
-    def info(self) -> Info: ...
+    def info(self) -> Info:
+        """The model behind the backend and its limits."""
 
     def close(self) -> None:
         """Idempotent. Live listeners get ``Lost``."""
