@@ -69,8 +69,6 @@ class Loop:
                 continue
             self._unchecked = True
             self._emit(core.step())
-            if core.idle:
-                self._emit([core.stats()])
         self._outbox.flush()
 
     def _receive(self, *, wait: bool) -> bool:
@@ -101,7 +99,7 @@ class Loop:
     def _emit(self, events: list[CoreEvent]) -> None:
         began = time.perf_counter()
         now = self._clock()
-        if now >= self._stats_due:
+        if now >= self._stats_due or self._core.idle:
             self._stats_due = now + self._core.state.settings.stats_interval_s
             events = [*events, self._core.stats()]
         self._outbox.add(events)

@@ -76,7 +76,7 @@ def build(options: argparse.Namespace) -> tuple[Core, Ready]:
 
 
 def choose_device(name: str) -> str:
-    """ "auto" is a CUDA device where torch finds one, else the CPU. Raises ModelError for a device that is not there."""
+    """CUDA for "auto" where torch finds it, else the CPU. Raises ModelError for a device that is not there."""
     import torch
 
     if name == "auto":
