@@ -66,6 +66,8 @@ class FakeWorld:
     hold: bool = False
     deaths_reported: int = 1
     fail_starts: int = 0
+    start_error: Exception = field(default_factory=lambda: ModelError("the fake model is broken"))
+    stillborn: int = 0  # cores that die between their Ready and its being heard
     fail_op: Callable[[wire.CoreOp], str | None] | None = None
     epochs: list[FakeCore] = field(default_factory=list)
     frames: list[tuple[CoreItem, ...]] = field(default_factory=list)  # everything every core was sent
@@ -107,8 +109,11 @@ class FakeCore:
         self._on_events, self._on_death = on_events, on_death
         if self.world.fail_starts:
             self.world.fail_starts -= 1
-            raise ModelError("the fake model is broken")
+            raise self.world.start_error
         size = self.world.tokenizer.size
+        if self.world.stillborn:
+            self.world.stillborn -= 1
+            self.kill("died with its Ready still unread")
         return wire.Ready(4096, size, self.world.context_length, "reference", "fake", "reference")
 
     def send(self, items: Sequence[CoreItem]) -> None:

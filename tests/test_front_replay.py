@@ -9,6 +9,7 @@ import pytest
 from fake_core import Client, FakeWorld, served, tiny_tokenizer
 
 from plait.runtime import wire
+from plait.runtime.errors import BackendError, ModelError
 from plait.runtime.front.front import Front
 from plait.runtime.front.settings import Settings
 from plait.runtime.protocol import (
@@ -238,12 +239,13 @@ def test_a_death_reported_twice_counts_once(tokenizer: Tokenizer) -> None:
     assert len(world.epochs) == 2 and front.metrics.core_deaths == 1
 
 
-def test_a_core_that_does_not_start_again_fails_what_runs(tokenizer: Tokenizer) -> None:
+@pytest.mark.parametrize("error", [ModelError("broken"), OSError("broken: no space left on device")])
+def test_a_core_that_does_not_start_again_fails_what_runs(tokenizer: Tokenizer, error: Exception) -> None:
     def die(event: wire.CoreEvent) -> bool:
         world.fail_starts = 2
         return len(world.epochs) == 1 and isinstance(event, wire.Tokens)
 
-    world = FakeWorld(tokenizer, die=die)
+    world = FakeWorld(tokenizer, die=die, start_error=error)
 
     async def main() -> list[object]:
         front = Front(served(tokenizer, None), world.link, Settings(max_restarts=2), compile_literal)
@@ -260,6 +262,38 @@ def test_a_core_that_does_not_start_again_fails_what_runs(tokenizer: Tokenizer) 
         assert any(isinstance(e, Done) and e.strand == 9 for e in client.events)
         await front.close()
         return client.events
+
+    asyncio.run(main())
+
+
+def test_a_core_that_dies_before_its_ready_is_heard_is_started_again(tokenizer: Tokenizer) -> None:
+    def die(event: wire.CoreEvent) -> bool:
+        world.stillborn = int(len(world.epochs) == 1)
+        return len(world.epochs) == 1 and isinstance(event, wire.Tokens)
+
+    world = FakeWorld(tokenizer, die=die)
+
+    async def main() -> None:
+        front = Front(served(tokenizer, None), world.link, Settings(), compile_literal)
+        await front.start()
+        client = Client(front)
+        client.session.receive(programs())
+        await client.until(lambda c: sum(isinstance(e, Closed) for e in c.events) == 3)
+        assert len(world.epochs) == 3
+        assert not any(isinstance(e, Failed) for e in client.events)
+        await front.close()
+
+    asyncio.run(main())
+
+
+def test_a_first_core_that_dies_before_its_ready_is_heard_is_an_error(tokenizer: Tokenizer) -> None:
+    world = FakeWorld(tokenizer, stillborn=1)
+
+    async def main() -> None:
+        front = Front(served(tokenizer, None), world.link, Settings(), compile_literal)
+        with pytest.raises(BackendError, match="still unread"):
+            await front.start()
+        await front.close()
 
     asyncio.run(main())
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .. import wire
-from ..errors import BackendError, ModelError
+from ..errors import BackendError
 from .link import CoreItem, CoreLink, LinkFactory
 from .strand import OpError, Strand, opening
 
@@ -28,13 +28,17 @@ class Epochs:
         self._factory = factory
         self._link: CoreLink | None = None
         self._up = False
+        self._stillborn: str | None = None  # why the core of now died before its Ready was heard
         self._task: asyncio.Task[None] | None = None
         self._closing = False
 
     async def start(self) -> wire.Ready:
         link = self._link = self._factory()
+        self._stillborn = None
         try:
             ready = await link.start(self._front.on_events, self._on_death)
+            if self._stillborn is not None:
+                raise BackendError(self._stillborn)
         except BaseException:
             await link.close()
             raise
@@ -65,7 +69,10 @@ class Epochs:
     # ------------------------------------------------------------ death
 
     def _on_death(self, cause: str) -> None:
-        if self._closing or not self._up:
+        if self._closing:
+            return
+        if not self._up:
+            self._stillborn = cause
             return
         self._up = False
         log.warning("the core died and is started again: %s", cause)
@@ -107,9 +114,9 @@ class Epochs:
             try:
                 await self.start()
                 break
-            except (ModelError, BackendError) as error:
+            except Exception as error:  # whatever it is, strands wait for this: they are told in the end
                 cause = str(error)
-                log.warning("the core does not start again: %s", cause)
+                log.warning("the core does not start again: %r", error)
         else:
             self._give_up(cause)
             return
