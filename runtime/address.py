@@ -30,7 +30,10 @@ class Address:
 
 def parse(address: str) -> Address:
     """Raises InvalidValue naming what is wrong with it."""
-    parts = urlsplit(address)
+    try:
+        parts = urlsplit(address)
+    except (AttributeError, ValueError):  # not a str; an unclosed bracket
+        raise InvalidValue(f"address {address!r} must read ipc:///path or tcp://host:port", "address") from None
     options = parse_qs(parts.query, keep_blank_values=True)
     unknown = sorted(set(options) - {"curve"})
     if unknown:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import store, wire
+from .address import parse
 from .backend import Listener
 from .dispatch import Dispatch
 from .errors import BackendClosed, BackendError, InvalidValue
@@ -57,6 +58,8 @@ class Runtime:
         for name, value in (("threads", threads), ("kv_tokens", kv_tokens)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise InvalidValue(f"{name} must be a whole number of 1 or more, not {value!r}", name)
+        if address is not None:
+            parse(address)  # a bad one is said before anything is loaded
         path = store.resolve(model)
         card = read_card(path)
         served = ServedModel.of(card, load_tokenizer(card))

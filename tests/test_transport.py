@@ -339,6 +339,8 @@ def test_addresses_are_checked(tokenizer: Tokenizer, tmp_path: Path) -> None:
     async def body(b: Bench) -> None:
         for address, word in (
             ("http://x", "ipc://"),
+            ("junk", "ipc://"),
+            ("tcp://[::1", "ipc://"),
             ("ipc://" + "/long" * 30, "bytes"),
             ("ipc://", "path"),
             ("tcp://host", "host:port"),
@@ -348,8 +350,11 @@ def test_addresses_are_checked(tokenizer: Tokenizer, tmp_path: Path) -> None:
         ):
             with pytest.raises(InvalidValue, match=word.replace("?", r"\?")):
                 Transport(b.front, address).start()
+        late = Transport(b.front, f"ipc://{tmp_path}/s")
         with pytest.raises(BackendError, match="already"):
-            Transport(b.front, f"ipc://{tmp_path}/s").start()
+            late.start()
+        late.close()
+        assert (tmp_path / "s").exists(), "whoever was refused an address does not take it from its owner"
         shared = tmp_path / "shared"
         shared.mkdir()
         shared.chmod(0o777)
@@ -658,7 +663,17 @@ def test_the_core_ends_with_its_parent(folder: Path, tmp_path: Path) -> None:
     assert not alive
 
 
-@pytest.mark.parametrize(("name", "value"), [("mode", "quick"), ("threads", 0), ("kv_tokens", -1), ("kv_tokens", 1.5)])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("mode", "quick"),
+        ("threads", 0),
+        ("kv_tokens", -1),
+        ("kv_tokens", 1.5),
+        ("address", "junk"),
+        ("address", Path("/x")),
+    ],
+)
 def test_arguments_of_runtime(name: str, value: object) -> None:
     with pytest.raises(InvalidValue) as caught:
         Runtime("unused", **{name: value})  # type: ignore[arg-type]

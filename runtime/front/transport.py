@@ -165,8 +165,8 @@ class Transport:
             self._pump.close(linger_ms=200)  # the last word, Lost, should leave
             self._context.term()
             self._context = None
-        if self._address.path is not None:
-            self._address.path.unlink(missing_ok=True)
+            if self._address.path is not None:
+                self._address.path.unlink(missing_ok=True)
 
     # ------------------------------------------------------------ from clients
 
