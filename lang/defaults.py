@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from ..runtime.backend import Backend
-from ..runtime.errors import BackendError
+from ..runtime.errors import BackendError, InvalidValue
 
 _lock = threading.Lock()
 _backend: Backend | None = None
@@ -18,8 +18,16 @@ _factory: Callable[[], Backend] | None = None
 def set_default_backend(backend: Backend | None) -> None:
     """Programs run on ``backend`` unless their run names another; None goes back to starting one when needed."""
     global _backend
+    if backend is not None:
+        check_backend(backend)
     with _lock:
         _backend = backend
+
+
+def check_backend(backend: object) -> None:
+    """Raises InvalidValue for what is none: an address, say, or a class."""
+    if isinstance(backend, type) or not callable(getattr(backend, "submit", None)):
+        raise InvalidValue(f"backend must be a Runtime or what connect(address) returns, not {backend!r}", "backend")
 
 
 def register_factory(factory: Callable[[], Backend]) -> None:

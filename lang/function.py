@@ -10,12 +10,12 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import Any, Literal, NoReturn, overload
 
 from ..runtime.backend import Backend
 from ..runtime.errors import InvalidValue
 from .batch import run_all
-from .defaults import default_backend
+from .defaults import check_backend, default_backend
 from .notices import Notices
 from .program import ACTIVE, Program, derive_seed
 from .sampling import NOT_AVAILABLE, OPTION_NAMES, normalize, number, unexpected
@@ -82,6 +82,10 @@ class Function:
 
     def __repr__(self) -> str:
         return f"<plait.function {self.name}>"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        hint = "; tracing is not available in this version" if name == "trace" else ""
+        raise AttributeError(f"a program has no attribute {name!r}{hint}")
 
     # ------------------------------------------------------------ methods and binding
 
@@ -162,10 +166,9 @@ class Function:
         Cancelling it aborts the program.
         """
         call = self._call(args, kwargs, timeout)
-        chosen = backend or _inherited_backend()
-        if chosen is None:
-            chosen = await asyncio.to_thread(default_backend)  # starting a runtime takes a while
-        state = self._open(call, chosen)
+        if backend is None and _inherited_backend() is None:
+            backend = await asyncio.to_thread(default_backend)  # starting a runtime takes a while
+        state = self._open(call, _backend_for(backend))
         if self.is_async:
             await self._execute_async(state, call)
             return state
@@ -276,8 +279,10 @@ class Function:
             if args and isinstance(args[0], State):
                 hint = "; a program has a state of its own, so do not pass it one as the first argument"
             raise TypeError(f"{self.name}(): {error}{hint}") from None
-        if timeout is not None and not (number("timeout", timeout) > 0):
-            raise InvalidValue(f"timeout must be above 0 seconds, not {timeout!r}", "timeout")
+        if timeout is not None and not 0 < number("timeout", timeout) <= threading.TIMEOUT_MAX:
+            raise InvalidValue(
+                f"timeout must be a number of seconds above 0 (None: as long as it takes), not {timeout!r}", "timeout"
+            )
         normalized = normalize(f"{self.name}()", sampling)
         seed = normalized.pop("seed", None)
         return Call((*prefix, *args), own, normalized, seed, timeout)
@@ -375,6 +380,8 @@ def _inherited_backend() -> Backend | None:
 
 
 def _backend_for(backend: Backend | None) -> Backend:
+    if backend is not None:
+        check_backend(backend)
     return backend or _inherited_backend() or default_backend()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import warnings
 from collections.abc import Iterator
@@ -212,6 +213,29 @@ def test_what_is_not_built_is_refused_by_name(name: str) -> None:
 def test_names_that_are_not_built_are_absent(name: str, match: str) -> None:
     with pytest.raises(AttributeError, match=match):
         getattr(plait, name)
+
+
+def test_a_program_names_what_it_lacks() -> None:
+    with pytest.raises(AttributeError, match="tracing is not available"):
+        plait.function(lambda s: None).trace()
+
+
+@pytest.mark.parametrize("wrong", ["ipc:///x", "http://x", 5, FakeBackend])
+def test_what_is_no_backend_is_refused(wrong: Any) -> None:
+    program = plait.function(lambda s: None)
+    with pytest.raises(InvalidValue, match=r"connect\(address\)"):
+        plait.set_default_backend(wrong)
+    for run in (program.run, program.stream, lambda backend: program.run_batch([()], backend=backend)):
+        with pytest.raises(InvalidValue, match="backend must be"):
+            run(backend=wrong)
+    with pytest.raises(InvalidValue, match="backend must be"):
+        asyncio.run(program.arun(backend=wrong))
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), 1e300])
+def test_a_timeout_that_is_none(timeout: float, backend: FakeBackend) -> None:
+    with pytest.raises(InvalidValue, match="timeout must be"):
+        plait.function(lambda s: None).run(backend=backend, timeout=timeout)
 
 
 def test_a_state_names_what_it_lacks(backend: FakeBackend) -> None:
