@@ -296,6 +296,7 @@ def test_literal_ids(tiny: tuple[Tokenizer, str]) -> None:
         (gen(2, n=0), "n"),
         (gen(2, n=129), "n"),
         (gen(2, top_logprobs=3), "top_logprobs"),
+        (Gen(2, Sampling(), Regex("")), "regex"),
         (Select(2, ()), "choices"),
         (Select(2, ("a", "")), "choices"),
         (Select(2, ("a",), temperature=float("nan")), "temperature"),

@@ -33,6 +33,8 @@ def _gen(gen: Gen, model: ServedModel, settings: Settings) -> OpError | None:
         return OpError("invalid_value", problem[1], problem[0])
     if not 1 <= gen.n <= settings.max_n:
         return OpError("invalid_value", f"n must be a whole number from 1 to {settings.max_n}, not {gen.n}", "n")
+    if gen.constraint is not None and not gen.constraint.pattern:
+        return OpError("invalid_value", "regex must not be empty: leave it out, or say what may come", "regex")
     return None
 
 
