@@ -17,14 +17,13 @@ import zmq
 from . import address as addresses
 from .backend import Listener
 from .dispatch import Dispatch
-from .errors import BackendClosed, BackendError, ConnectTimeout, ProtocolMismatch
+from .errors import BackendClosed, BackendError, ConnectTimeout, ProtocolMismatch, RequestError
 from .protocol import (
     MAX_FRAME_BYTES,
     PROTOCOL_VERSION,
     Abort,
     Action,
     Batch,
-    ClientMessage,
     Fragment,
     Hello,
     Info,
@@ -61,7 +60,7 @@ class Client:
         self._name = address
         self._pulse = pulse or Pulse()
         self._dispatch = Dispatch()
-        self._out: deque[ClientMessage] = deque()
+        self._out: deque[bytes] = deque()
         self._info: Info | None = None
         self._failures: list[BackendError] = []  # of the greeting; at most one
         self._answered = threading.Event()
@@ -87,7 +86,7 @@ class Client:
         except BaseException:
             self._release()
             raise
-        self._out.append(Hello(PROTOCOL_VERSION, secrets.token_hex(16)))
+        self._out.append(encode(Hello(PROTOCOL_VERSION, secrets.token_hex(16))))
         self._thread = threading.Thread(target=self._run, name="plait-client", daemon=True)
         self._thread.start()
         try:
@@ -111,13 +110,17 @@ class Client:
         return self._dispatch.allocate()
 
     def submit(self, actions: Sequence[Action], listener: Listener) -> None:
+        """Also raises RequestError for more than one frame holds: the server would hang up on all we have there."""
         self._check()
+        frame = encode(Fragment(tuple(actions)))
+        if len(frame) > MAX_FRAME_BYTES:
+            raise RequestError(f"{len(frame):,} bytes in one message, and at most {MAX_FRAME_BYTES:,} fit: send less")
         self._dispatch.add(actions, listener)
-        self._send(Fragment(tuple(actions)))
+        self._send(frame)
 
     def abort(self, *, strand: int | None = None, program: int | None = None) -> None:
         self._check()
-        self._send(Abort(strand, program))
+        self._send(encode(Abort(strand, program)))
 
     def info(self) -> Info:
         self._check()
@@ -149,8 +152,8 @@ class Client:
         if self._closing or self._closed.is_set():
             raise BackendClosed(f"the connection to {self._name} is closed")
 
-    def _send(self, message: ClientMessage) -> None:
-        self._out.append(message)
+    def _send(self, frame: bytes) -> None:
+        self._out.append(frame)
         self._wake()
 
     def _wake(self) -> None:
@@ -205,7 +208,7 @@ class Client:
                     seconds = self._pulse.misses * self._pulse.interval
                     return Lost("internal", f"the server at {self._name} has not answered for {seconds:g} s")
                 misses += 1
-                self._out.append(Ping(misses))
+                self._out.append(encode(Ping(misses)))
             if time.monotonic() >= next_ping:
                 next_ping = time.monotonic() + self._pulse.interval
 
@@ -213,7 +216,7 @@ class Client:
         """False when the socket takes no more for now."""
         while self._out:
             try:
-                self._socket.send(encode(self._out[0]), zmq.NOBLOCK)
+                self._socket.send(self._out[0], zmq.NOBLOCK)
             except zmq.Again:
                 return False
             self._out.popleft()
@@ -256,7 +259,7 @@ class Client:
     def _farewell(self) -> None:
         """Free what is still running on the server without waiting for its lease."""
         for strand in self._dispatch.strands:
-            self._out.append(Abort(strand=strand))
+            self._out.append(encode(Abort(strand=strand)))
         self._drain_out()
         self._socket.linger = 500
 

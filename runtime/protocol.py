@@ -11,7 +11,7 @@ Frames are MessagePack of tagged msgspec structs with unknown fields forbidden; 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
 import msgspec
@@ -394,28 +394,38 @@ class Batch(Message, frozen=True):
 Event = Delta | Done | Failed | Closed | Lost
 FrontMessage = Welcome | Batch | Pong | Lost
 
-T = TypeVar("T")
+Item = TypeVar("Item")
 
 _encoder = msgspec.msgpack.Encoder()
 _client_decoder: msgspec.msgpack.Decoder[ClientMessage] = msgspec.msgpack.Decoder(ClientMessage)
 _front_decoder: msgspec.msgpack.Decoder[FrontMessage] = msgspec.msgpack.Decoder(FrontMessage)
 
 
-def encode(message: ClientMessage | FrontMessage) -> bytes:
+def encode(message: Message) -> bytes:
     return _encoder.encode(message)
+
+
+def fill(kind: Callable[[tuple[Item, ...]], Message], items: Sequence[Item], most: int = 0) -> tuple[bytes, int]:
+    """One frame of as many of the first ``items`` as fit into ``most`` bytes (0: :data:`MAX_FRAME_BYTES`), at least
+    one; and how many those are."""
+    count = len(items)
+    while len(frame := encode(kind(tuple(items[:count])))) > (most or MAX_FRAME_BYTES) and count > 1:
+        count //= 2
+    return frame, count
 
 
 def decode_client(frame: bytes) -> ClientMessage:
     """Raises ``msgspec.ValidationError`` or ``msgspec.DecodeError`` on a bad frame, ValueError on an oversized one."""
-    _check_size(frame)
+    check_size(frame)
     return _client_decoder.decode(frame)
 
 
 def decode_front(frame: bytes) -> FrontMessage:
-    _check_size(frame)
+    check_size(frame)
     return _front_decoder.decode(frame)
 
 
-def _check_size(frame: Sequence[int] | bytes) -> None:
+def check_size(frame: bytes) -> None:
+    """Raises ValueError for a frame longer than :data:`MAX_FRAME_BYTES`."""
     if len(frame) > MAX_FRAME_BYTES:
         raise ValueError(f"frame of {len(frame)} bytes exceeds {MAX_FRAME_BYTES}")

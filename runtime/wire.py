@@ -7,11 +7,11 @@ The core answers :class:`Sample`, :class:`Score` and :class:`ForkAt` with exactl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
-from .protocol import MAX_FRAME_BYTES, Message, Method, Reason, Usage
+from .protocol import Message, Method, Reason, Usage, check_size
+from .protocol import encode as encode
+from .protocol import fill as fill
 
 # ---------------------------------------------------------------- scripts (front -> core)
 
@@ -263,25 +263,15 @@ class ToFront(Message, frozen=True):
     events: tuple[CoreEvent, ...]
 
 
-_encoder = msgspec.msgpack.Encoder()
 _to_core: msgspec.msgpack.Decoder[ToCore] = msgspec.msgpack.Decoder(ToCore)
 _to_front: msgspec.msgpack.Decoder[ToFront] = msgspec.msgpack.Decoder(ToFront)
 
 
-def encode(message: ToCore | ToFront) -> bytes:
-    return _encoder.encode(message)
-
-
 def decode_to_core(frame: bytes) -> ToCore:
-    _check_size(frame)
+    check_size(frame)
     return _to_core.decode(frame)
 
 
 def decode_to_front(frame: bytes) -> ToFront:
-    _check_size(frame)
+    check_size(frame)
     return _to_front.decode(frame)
-
-
-def _check_size(frame: Sequence[int] | bytes) -> None:
-    if len(frame) > MAX_FRAME_BYTES:
-        raise ValueError(f"frame of {len(frame)} bytes exceeds {MAX_FRAME_BYTES}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from plait.runtime.core.loop import Loop, SocketSender
 from plait.runtime.core.outbox import Outbox
+from plait.runtime.front.core_process import CoreCommand, CoreProcess
 from plait.runtime.wire import (
     Append,
     CoreEvent,
@@ -33,6 +35,7 @@ from plait.runtime.wire import (
     ToCore,
     ToFront,
     Tokens,
+    decode_to_core,
     decode_to_front,
     encode,
 )
@@ -90,6 +93,38 @@ def test_a_peer_that_sleeps_costs_a_bounded_number_of_events() -> None:
     assert isinstance(one, Tokens) and one.ids == tuple(range(20_000)) and one.data == b"x" * 20_000
     assert len(one.logprobs) == 20_000
     assert isinstance(stats, Stats) and stats.steps == 19_999
+
+
+class Pump:
+    """The front's socket: takes ``room`` frames."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.frames: list[ToCore] = []
+
+    def send(self, frames: list[bytes]) -> None:
+        if len(self.frames) >= self.room:
+            raise zmq.Again
+        self.frames.append(decode_to_core(frames[0]))
+
+
+def test_what_the_core_is_told_is_cut_into_frames_it_takes(tmp_path: Path) -> None:
+    """A replay of many strands is longer than one frame may be."""
+
+    async def main() -> None:
+        link = CoreProcess(CoreCommand(tmp_path, "exact"), 1.0, max_frame=200)
+        link._loop = asyncio.get_running_loop()
+        pump = link._pump = Pump(room=2)  # type: ignore[assignment] # as far as send needs one
+        items = [OpenStrand(sid) for sid in range(100)]
+        link.send(items[:50])
+        link.send(items[50:])
+        assert len(pump.frames) == 2
+        pump.room = 1000
+        link._flush()
+        assert [item for frame in pump.frames for item in frame.items] == items
+        assert 4 < len(pump.frames) < 50
+
+    asyncio.run(main())
 
 
 def stats_at(steps: int) -> Stats:

@@ -28,6 +28,7 @@ from plait.runtime.errors import (
     InvalidValue,
     ModelError,
     ProtocolMismatch,
+    RequestError,
 )
 from plait.runtime.front.core_process import CoreCommand
 from plait.runtime.front.front import Front
@@ -226,6 +227,24 @@ def test_deltas_merge_while_they_wait() -> None:
         p.Delta(1, 2, 0, "again"),
     )
     assert not waiting
+
+
+def test_more_than_a_frame_holds_goes_in_several(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body(bench: Bench) -> None:
+        raw = bench.raw()
+        assert isinstance(await raw.receive(), p.Welcome)
+        session = bench.transport._by_session["session-1"].session
+        assert session is not None
+        monkeypatch.setattr(p, "MAX_FRAME_BYTES", 2_000)
+        for op in range(200):
+            session.emit(p.Done(strand=1, op=op, text="x" * 100))
+        session.flush()
+        found = await raw.events(lambda events: len(events) == 200)
+        assert [event.op for event in found if isinstance(event, p.Done)] == list(range(200))
+
+    bench(tokenizer, tmp_path, body)
 
 
 def test_a_silent_client_keeps_its_strands_until_the_lease_ends(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -521,6 +540,17 @@ def test_in_process_and_over_the_socket_are_the_same(runtime: Runtime) -> None:
             backend.submit(list(program(strand).actions), told)
             texts.append(whole(list(told.closed(strand)), strand)[1].text)
         assert texts[0] == texts[1]
+
+
+def test_a_message_longer_than_a_frame_is_refused_alone(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert runtime.address is not None
+    with connect(runtime.address) as client:
+        monkeypatch.setattr("plait.runtime.client.MAX_FRAME_BYTES", 20_000)
+        with pytest.raises(RequestError, match="at most 20,000"):
+            client.submit((p.Open(1, 1), p.Extend(1, (p.Text(1, "x" * 30_000),))), lambda event: None)
+        told = Told()
+        client.submit(list(program(1).actions), told)
+        assert whole(list(told.closed(1)), 1)[1].text
 
 
 def test_closing_a_client_frees_its_strands(runtime: Runtime) -> None:

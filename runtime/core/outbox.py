@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from ..protocol import MAX_FRAME_BYTES
-from ..wire import CoreEvent, CoreLogprob, Ended, OpFailed, Stats, ToFront, Tokens, encode
+from ..wire import CoreEvent, CoreLogprob, Ended, OpFailed, Stats, ToFront, Tokens, fill
 
 _EVENTS_PER_FRAME = 4096
 
@@ -99,19 +99,13 @@ class Outbox:
     def flush(self) -> bool:
         """Send what the peer takes. True if nothing waits any more."""
         while self._events and self._sender.ready():
-            count = min(len(self._events), _EVENTS_PER_FRAME)
-            frame = self._frame(count)
-            while len(frame) > self._max_frame and count > 1:
-                count //= 2
-                frame = self._frame(count)
+            first = self._events[:_EVENTS_PER_FRAME]
+            events = [event.event() if isinstance(event, _Merged) else event for event in first]
+            frame, count = fill(ToFront, events, self._max_frame)
             if not self._sender.send(frame):
                 return False
             self._drop(count)
         return not self._events
-
-    def _frame(self, count: int) -> bytes:
-        first = self._events[:count]
-        return encode(ToFront(tuple(event.event() if isinstance(event, _Merged) else event for event in first)))
 
     def _drop(self, count: int) -> None:
         del self._events[:count]

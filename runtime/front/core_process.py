@@ -60,9 +60,10 @@ class CoreCommand:
 class CoreProcess:
     """A CoreLink. Made per epoch, used once."""
 
-    def __init__(self, command: CoreCommand, timeout: float) -> None:
+    def __init__(self, command: CoreCommand, timeout: float, *, max_frame: int = MAX_FRAME_BYTES) -> None:
         self._command = command
         self._timeout = timeout
+        self._max_frame = max_frame
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
         self._pump: SocketPump | None = None
@@ -130,9 +131,10 @@ class CoreProcess:
                 async with asyncio.timeout(_GRACE):
                     await self._ended.wait()
             except TimeoutError:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process.pid, signal.SIGKILL)
-                await self._ended.wait()
+                process.kill()
+                with contextlib.suppress(TimeoutError):  # its thread is a daemon; nothing of ours needs its end
+                    async with asyncio.timeout(_GRACE):
+                        await self._ended.wait()
         self._release()
 
     def _release(self) -> None:
@@ -207,15 +209,16 @@ class CoreProcess:
 
     def _flush(self) -> None:
         self._retry = None
-        if not self._outbox or self._pump is None or self._closed or self._ended.is_set():
+        if self._pump is None or self._closed or self._ended.is_set():
             return
-        frame = wire.encode(wire.ToCore(items=tuple(self._outbox)))
-        try:
-            self._pump.send([frame])
-        except zmq.Again:
-            self._retry = self._loop.call_later(_RETRY, self._flush)
-            return
-        self._outbox.clear()
+        while self._outbox:
+            frame, count = wire.fill(wire.ToCore, self._outbox, self._max_frame)
+            try:
+                self._pump.send([frame])
+            except zmq.Again:
+                self._retry = self._loop.call_later(_RETRY, self._flush)
+                return
+            del self._outbox[:count]
 
 
 def _how(code: int) -> str:

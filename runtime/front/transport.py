@@ -36,6 +36,7 @@ from ..protocol import (
     Welcome,
     decode_client,
     encode,
+    fill,
 )
 from .pump import SocketPump
 from .session import Session
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_RETRY = 0.01  # seconds until a full client is tried again
+_RETRY, _RETRY_MOST = 0.01, 0.16  # seconds until full clients are tried again; doubles while one stays full
 _BATCH = 2_000  # events of one frame after a jam
 _HEARTBEAT_MS = 10_000
 
@@ -111,8 +112,20 @@ class Peer:
         self.waiting = Waiting()
 
     def deliver(self, message: FrontMessage) -> None:
-        if self.waiting or not self._transport.push(self, message):
+        if self.waiting:
             self.waiting.add(message)
+        elif isinstance(message, Batch):
+            self._events(message.events)
+        elif not self._transport.push(self, encode(message)):
+            self.waiting.add(message)
+
+    def _events(self, events: tuple[WireEvent, ...]) -> None:
+        while events:
+            frame, count = fill(Batch, events)
+            if not self._transport.push(self, frame):
+                self.waiting.add(Batch(events))
+                return
+            events = events[count:]
 
 
 class Transport:
@@ -125,6 +138,7 @@ class Transport:
         self._by_session: dict[str, Peer] = {}
         self._gone: list[Peer] = []
         self._retry: asyncio.TimerHandle | None = None
+        self._pause = _RETRY
         self._probe: asyncio.TimerHandle | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._pump: SocketPump | None = None
@@ -231,15 +245,15 @@ class Transport:
 
     # ------------------------------------------------------------ to clients
 
-    def push(self, peer: Peer, message: FrontMessage) -> bool:
+    def push(self, peer: Peer, frame: bytes) -> bool:
         """Send now. False: the client is full, keep it. A client that is gone takes everything, unread."""
         if self._pump is None:
             return True
         try:
-            self._pump.send([peer.identity, encode(message)])
+            self._pump.send([peer.identity, frame])
         except zmq.Again:
             if self._retry is None:
-                self._retry = asyncio.get_running_loop().call_later(_RETRY, self._flush)
+                self._retry = asyncio.get_running_loop().call_later(self._pause, self._flush)
             return False
         except zmq.ZMQError as error:
             if error.errno != errno.EHOSTUNREACH:
@@ -260,11 +274,13 @@ class Transport:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
-        for peer in list(self._by_session.values()):
-            if not peer.waiting:
-                continue
+        self._pause = min(2 * self._pause, _RETRY_MOST)
+        waiting = [peer for peer in self._by_session.values() if peer.waiting]
+        for peer in waiting:
             for message in peer.waiting.take():
                 peer.deliver(message)
+        if not any(peer.waiting for peer in waiting):
+            self._pause = _RETRY
         self._bury()
 
     # ------------------------------------------------------------ leases
