@@ -348,6 +348,26 @@ def test_programs_that_arrive_together_compute_the_prefix_once(runtime: Runtime)
     assert sum(u.computed for u in usages) <= 600 + 8
 
 
+def test_a_retracted_fork_child_gives_what_it_would_have(runtime: Runtime, tiny_model_path: Path) -> None:
+    @function
+    def program(s: Any) -> None:
+        s += "".join(f"{i} bottles; " for i in range(20))
+        forks = s.fork(8)
+        forks += lambda i: f"branch {i}" + gen("x", max_tokens=60, temperature=1.0, ignore_eos=True)
+        forks.join()
+        s += gen("after", max_tokens=4, temperature=1.0, ignore_eos=True)
+
+    roomy = program.run(backend=runtime, seed=8)
+    with Runtime(tiny_model_path, mode="reference", kv_tokens=400, threads=1) as small:
+        tight = program.run(backend=small, seed=8)
+        assert small.stats().retractions > 0
+        assert (tight["x"], tight["after"]) == (roomy["x"], roomy["after"])
+        usages = [result.usage for result in tight.result("x")]
+        assert sum(usage.recomputed for usage in usages) > 0
+        assert all(usage.cached <= usage.prompt for usage in usages)  # runtime_open 8
+        eventually(lambda: slots_are_back(small))
+
+
 def test_max_tokens_zero_is_prefill_only(runtime: Runtime) -> None:
     done = submit(runtime, [5, 6, 7], p.Sampling(max_tokens=0)).result()
     assert (done.text, done.reason, done.ids) == ("", "length", ())
@@ -485,6 +505,29 @@ def test_seeds_repeat_and_branches_differ(runtime: Runtime) -> None:
     assert all((s.text(), s["b"]) == (first.text(), first["b"]) for s in states)
     assert len(set(first["b"])) == 3
     assert program.run(backend=runtime, seed=100).text() != first.text()
+
+
+def test_which_tokens_each_penalty_counts(runtime: Runtime) -> None:
+    """Repetition counts the prompt's and the output's, presence and frequency only the output's (runtime_open 19)."""
+
+    def ids(prompt: list[int], **sampling: Any) -> tuple[int, ...]:
+        return submit(runtime, prompt, p.Sampling(temperature=0.0, ignore_eos=True, **sampling)).result().ids
+
+    prompt = [40, 41, 42]
+    for _ in range(20):  # until it holds what it makes likeliest
+        (first,) = ids(prompt, max_tokens=1)
+        if first in prompt:
+            break
+        prompt.insert(0, first)
+    assert first in prompt
+    strong = {"presence_penalty": 2.0, "frequency_penalty": 2.0}
+    assert ids(prompt, max_tokens=1, **strong) == (first,), "what only the prompt holds is not penalized"
+    assert ids(prompt, max_tokens=1, repetition_penalty=100.0) != (first,)
+    repeated = ids(prompt, max_tokens=40, repetition_penalty=100.0)
+    assert not {*repeated} & {*prompt} and len({*repeated}) == 40, "in the prompt and in the output"
+    assert repeated == ids(prompt, max_tokens=40, repetition_penalty=100.0), "also when the prompt was cached"
+    plain = ids(prompt, max_tokens=40)
+    assert len({*ids(prompt, max_tokens=40, **strong)}) > len({*plain}), "the output's repetitions are"
 
 
 # ------------------------------------------------------------------ API
