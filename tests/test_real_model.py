@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -61,6 +63,12 @@ def expected(reference_model: Any, prompts: list[list[int]]) -> list[list[int]]:
 @pytest.fixture(scope="module")
 def runtime(default_model_path: Path) -> Iterator[Runtime]:
     with Runtime(default_model_path, mode="reference") as runtime:
+        yield runtime
+
+
+@pytest.fixture(scope="module")
+def exact(default_model_path: Path) -> Iterator[Runtime]:
+    with Runtime(default_model_path) as runtime:
         yield runtime
 
 
@@ -140,3 +148,22 @@ def test_exact_mode_stays_close_to_the_reference(
     print(f"exact: argmax agrees on {agree}/{total}, mean KL {divergence / total:.6f}")
     assert agree / total >= 0.97
     assert divergence / total <= 0.002
+
+
+@pytest.mark.filterwarnings("ignore::plait.PlaitWarning")  # a gen of the tree may be cut
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("quickstart", r"\{\"city\": \"Paris\", \"country\": \"France\""),
+        ("regex_json", r"'Anna', 'age': 27, 'city': 'Berlin'"),
+        ("chat", r"capital of France is Paris"),
+        ("tree_of_thought", r"best: -?\d+ \(grade [1-5]\)"),
+        ("few_shot_select", r"beautiful and funny movie!\n  positive(.|\n)*ten minutes\.\n  negative"),
+        ("judge", r"grade: [ABCD]\n"),
+    ],
+)
+def test_the_examples_say_something_sensible(
+    exact: Runtime, name: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    importlib.import_module(f"plait.examples.{name}").main(exact)
+    assert re.search(says, capsys.readouterr().out)
