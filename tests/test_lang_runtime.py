@@ -119,6 +119,36 @@ def test_a_timeout_ends_the_work(backend: plait.Backend) -> None:
     assert everything.run(0, backend=backend).error() is None
 
 
+def test_a_script_under_edit_reuses_a_warm_server(
+    tiny_model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With $PLAIT_BACKEND, a run without a backend connects instead of starting one."""
+    from plait.lang import defaults
+    from plait.runtime.client import Client
+
+    address = f"ipc://{tmp_path}/warm"
+    monkeypatch.setattr(defaults, "_started", None)
+    monkeypatch.setenv("PLAIT_BACKEND", address)
+    with plait.Runtime(tiny_model_path, mode="reference", kv_tokens=4096, threads=1, address=address) as warm:
+        state = everything.run(0, seed=1)
+        assert isinstance(defaults.default_backend(), Client)
+        assert state.text() == everything.run(0, seed=1, backend=warm).text()
+        defaults._close_started()
+
+
+def test_the_demo(tiny_model_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from plait.runtime.cli import demo
+
+    demo.run_demo(model=str(tiny_model_path), mode="reference", threads=1, kv_tokens=8192)
+    shown = capsys.readouterr()
+    assert "reference mode" in shown.err
+    assert "What is Paris famous for?" in shown.out, "the text as it comes"
+    rows = {row[0]: row[1:] for line in shown.out.splitlines() if (row := line.replace("│", " ").split())}
+    for name in ("facts", "all"):
+        computed, _, forced, sampled = map(int, rows[name][:4])
+        assert computed and forced and sampled
+
+
 @pytest.mark.parametrize("name", ["quickstart", "regex_json", "chat", "tree_of_thought", "few_shot_select", "judge"])
 def test_the_examples_run(backend: plait.Backend, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     import importlib
