@@ -30,6 +30,10 @@ class Expr:
     def __radd__(self, other: str) -> ExprList:
         return ExprList((*parts(as_expr(other)), *parts(self)))
 
+    def __format__(self, spec: str) -> str:
+        """An f-string would put the repr into the prompt, unseen."""
+        raise InvalidValue('an expression cannot stand in an f-string; join it on with +: "Hi " + gen("x")', "expr")
+
 
 @dataclass(frozen=True, slots=True)
 class ExprList(Expr):

@@ -41,6 +41,12 @@ class State:
     # ------------------------------------------------------------ growing
 
     def __iadd__(self, expr: Expr | str) -> State:
+        if isinstance(expr, State):
+            raise InvalidValue(
+                "a state cannot be added to a state: a program that is called has a state of its own; add its .text(), "
+                "or a value of it",
+                "expr",
+            )
         self._strand.add(as_expr(expr))
         return self
 

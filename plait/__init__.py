@@ -119,7 +119,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """What a reader may use; modules and helpers that this file needs are left out."""
+    return sorted({*__all__, *_LAZY, *(name for name in globals() if name.startswith("__"))})
 
 
 def _start_backend() -> Backend:

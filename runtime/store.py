@@ -94,6 +94,16 @@ def resolve(model: str | Path | None) -> Path:
     return fetch(model, only_if_missing=True)
 
 
+def called(model: str | Path | None) -> str | None:
+    """What a user calls the model that :func:`resolve` finds by ``model``: a stored name or a hub id, never a path."""
+    if model is None:
+        model = os.environ.get("PLAIT_MODEL") or DEFAULT.name
+    path = Path(model).expanduser()
+    if path.name == DEFAULT.file_name:
+        return DEFAULT.name
+    return None if isinstance(model, Path) or path.exists() else model
+
+
 def fetch(name: str | None = None, progress: Progress | None = None, *, only_if_missing: bool = False) -> Path:
     """Fetch a model by name: None or "smollm2" is the default one, ``org/name`` a hub repository.
 

@@ -348,8 +348,10 @@ def test_serve_answers_and_a_signal_ends_it_in_order(number: signal.Signals) -> 
             assert "tiny (exact, 2048 tokens of context" in line, line + child.stderr.read()
             url = line.split(" at ")[1].strip()
             with httpx.Client(headers={"authorization": "Bearer k"}, timeout=30, trust_env=False) as http:
-                answer = http.post(f"{url}/completions", json={"prompt": "x"})
+                answer = http.post(f"{url}/completions", json={"model": "smollm2", "prompt": "x"})
                 assert answer.json()["choices"][0]["text"] == "Hello, world"
+                names = [model["id"] for model in http.get(f"{url}/models").json()["data"]]
+                assert names == ["tiny", "smollm2"]  # what it is, and what the user calls it
                 assert "plait_num_requests_running" in http.get(url.replace("/v1", "/metrics")).text
                 assert httpx.get(f"{url}/models", trust_env=False).status_code == 401
                 with http.stream("POST", f"{url}/completions", json={"prompt": "hold", "stream": True}) as stream:

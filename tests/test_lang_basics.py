@@ -646,3 +646,23 @@ def test_events_after_the_end_are_harmless(backend: FakeBackend) -> None:
     assert state["x"]
     with pytest.raises(plait.PlaitError, match="has ended"):
         state += "more"
+
+
+def test_an_expression_in_an_f_string_is_refused() -> None:
+    """Its repr would become part of the prompt, and nobody would notice."""
+    for expr in (plait.gen("x"), plait.user("a"), "a" + plait.select("c", ["a", "b"])):
+        with pytest.raises(InvalidValue, match=r"f-string.*\+"):
+            f"say {expr} now"
+        with pytest.raises(InvalidValue, match="f-string"):
+            "say {}".format(expr)  # noqa: UP032  # the point of the test
+
+
+def test_a_state_added_to_a_state_is_told_what_to_do(backend: FakeBackend) -> None:
+    inner = plait.function(lambda s: None)
+
+    @plait.function
+    def program(s: plait.State) -> None:
+        s += inner()
+
+    with pytest.raises(InvalidValue, match=r"state of its own.*\.text\(\)"):
+        program.run(backend=backend)

@@ -25,7 +25,15 @@ def test_a_star_import_is_light_too_and_has_the_words() -> None:
 
 def test_every_public_name_is_there() -> None:
     code = "import plait; print([n for n in plait.__all__ if not hasattr(plait, n)], 'Runtime' in dir(plait))"
-    assert run(code).startswith("[]")
+    assert run(code) == "[] True"
+
+
+def test_what_completion_offers_is_public() -> None:
+    code = (
+        "import plait; "
+        "print({n for n in dir(plait) if n[0] != '_'} - {*plait.__all__, 'Runtime', 'connect'}, '__version__' in dir(plait))"
+    )
+    assert run(code) == "set() True"
 
 
 def test_programs_can_be_written_without_a_backend() -> None:

@@ -146,7 +146,9 @@ def test_other_content_types_are_refused() -> None:
 
 def test_unknown_model_route_and_method() -> None:
     error = refused(chat(ScriptedBackend(), model="gpt"), "model", 404)
-    assert "tiny" in error["message"]
+    assert error["message"].endswith("'tiny' is")
+    named = post(ScriptedBackend(), "/v1/completions", {"model": "gpt", "prompt": "x"}, names=("other",))
+    assert refused(named, "model", 404)["message"].endswith("'tiny', 'other' are")
     assert over(ScriptedBackend(), lambda http: http.get("/v1/models/gpt")).status_code == 404
     refused(over(ScriptedBackend(), lambda http: http.get("/v1/embeddings")), None, 404)
     refused(over(ScriptedBackend(), lambda http: http.get("/v1/completions")), None, 405)

@@ -398,3 +398,16 @@ def test_add_refuses_names_that_are_no_names(models: Path, tiny_model_path: Path
 def test_the_default_model_is_what_the_pin_says(default_model_path: Path) -> None:
     with default_model_path.open("rb") as file:
         assert fetch.sha256_of(file) == store.DEFAULT.sha256
+
+
+def test_what_a_user_calls_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PLAIT_MODEL", raising=False)
+    (tmp_path / "mine.gguf").touch()
+    (tmp_path / store.DEFAULT.file_name).touch()
+    assert store.called(None) == "smollm2"
+    assert store.called(tmp_path / store.DEFAULT.file_name) == "smollm2"
+    assert store.called("org/name") == "org/name"
+    assert store.called("stored-name") == "stored-name"
+    assert store.called(str(tmp_path / "mine.gguf")) is None  # a path is nobody's name
+    monkeypatch.setenv("PLAIT_MODEL", "org/name")
+    assert store.called(None) == "org/name"

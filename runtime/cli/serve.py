@@ -8,9 +8,11 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
+from .. import store
 from ..errors import RequestError
 from ..server.settings import ServerSettings
 from .backends import started
@@ -28,6 +30,9 @@ def serve(
 
         with started(**options) as backend:
             info = backend.info()
+            name = store.called(options["model"])
+            if name is not None and name not in (info.model, *settings.names):
+                settings = replace(settings, names=(*settings.names, name))
             app = create_app(backend, settings, counters=backend.front.metrics)
             shown = f"[{host}]" if ":" in host else host
             number = listening.getsockname()[1]

@@ -105,9 +105,14 @@ def completion_work(data: bytes, info: Info, settings: ServerSettings) -> Work:
 
 
 def _check(body: Body, info: Info, settings: ServerSettings) -> None:
-    if body.model is not None and body.model not in (info.model, *settings.names):
+    served = (info.model, *settings.names)
+    if body.model is not None and body.model not in served:
+        known = ", ".join(map(repr, served))
         raise HttpProblem(
-            404, f"model {body.model!r} is not served here; {info.model!r} is", "model", code="model_not_found"
+            404,
+            f"model {body.model!r} is not served here; {known} {'is' if len(served) == 1 else 'are'}",
+            "model",
+            code="model_not_found",
         )
     refuse_unsupported(body)
     if body.n is not None and not 1 <= body.n <= settings.max_n:
