@@ -31,7 +31,8 @@ def test_every_public_name_is_there() -> None:
 def test_what_completion_offers_is_public() -> None:
     code = (
         "import plait; "
-        "print({n for n in dir(plait) if n[0] != '_'} - {*plait.__all__, 'Runtime', 'connect'}, '__version__' in dir(plait))"
+        "print({n for n in dir(plait) if n[0] != '_'} - {*plait.__all__, 'Runtime', 'connect'}, "
+        "'__version__' in dir(plait))"
     )
     assert run(code) == "set() True"
 
