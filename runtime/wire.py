@@ -110,8 +110,8 @@ class CloseStrand(Message, frozen=True):
 
 
 class AbortStrand(Message, frozen=True):
-    """The running op ends with reason "abort" and its partial text; queued ops are dropped silently (the front
-    fails them); the strand closes. Children of ForkAt ops not yet reached are dropped too."""
+    """The running op (a Sample that resumes is one) ends with reason "abort" and its partial text; queued ops are
+    dropped silently (the front fails them); the strand closes. Children of ForkAt ops not reached are dropped too."""
 
     sid: int
 

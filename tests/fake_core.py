@@ -168,6 +168,12 @@ class FakeCore:
         strand = self.strands.pop(sid, None)
         if strand is None:
             return
+        while strand.ids is not None and strand.ops and isinstance(strand.ops[0], wire.Append):
+            strand.ids += strand.ops.popleft().ids  # type: ignore[union-attr] # an Append
+        first = strand.ops[0] if strand.ops else None
+        if isinstance(first, wire.Sample) and strand.usage is None and first.resume_usage is not None:
+            strand.usage, strand.out = first.resume_usage, list(first.resume_ids)
+            strand.released = len(self._free(strand, first)[0])
         if strand.usage is not None and isinstance(strand.ops[0], wire.Sample):
             self._emit([self._end(strand, strand.ops[0], "abort", None)])
         self._drop_children(strand)

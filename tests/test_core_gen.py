@@ -317,6 +317,17 @@ def test_without_logprobs_there_are_none() -> None:
 # ---------------------------------------------------------------- replay
 
 
+def test_an_abort_right_behind_a_replay_ends_what_an_earlier_epoch_began() -> None:
+    driver = Driver()
+    resumed = Sample(1, greedy(9), resume_ids=(65, 66), resume_usage=Usage(prompt=30, cached=4))
+    driver.open(1, Append(0, prompt(30)), resumed, Sample(2, greedy(9)))
+    driver.send(AbortStrand(1))
+    driver.run()
+    assert driver.ended(1).reason == "abort" and driver.ended(1).ids == (65, 66)
+    assert driver.ended(1).usage.prompt == 30 and not driver.of(1, 2)
+    assert not driver.core.state.strands
+
+
 @pytest.mark.parametrize("cut", [0, 1, 5, 11])
 def test_replay_emits_nothing_for_resumed_ids_and_ends_like_an_undisturbed_run(cut: int) -> None:
     text = Driver().vocabulary.decode(FakeModel().expect(prompt(30), hot(12)))

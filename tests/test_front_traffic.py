@@ -8,7 +8,7 @@ import random
 
 import pytest
 from fake_core import Client, FakeWorld, served, tiny_tokenizer
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from plait.runtime import protocol as p
@@ -126,6 +126,7 @@ class Traffic:
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32))
+@example(24090)  # an abort between a replay and its first step
 def test_everything_is_answered_once(tiny: tuple[Tokenizer, str], seed: int) -> None:
     async def compile_literal(kind: str, source: str) -> bytes:
         from plait.runtime.front.constraints import Refused

@@ -222,6 +222,10 @@ class State:
 
     def abort(self, strand: Strand) -> None:
         """The running op ends with what it has; everything after it is dropped."""
+        if strand.status is Status.IDLE and _resumes(strand):
+            self.proceed(strand)  # an earlier epoch began it, so the front waits for how it ends
+            if strand.status is Status.CLOSED:
+                return
         op = strand.current
         if isinstance(op, Gen):
             op.abort()
@@ -286,3 +290,9 @@ class State:
     def check(self) -> None:
         """Raise IntegrityError unless free + cached + in use == total and every slot is owned once."""
         self.tree.check(self.in_use())
+
+
+def _resumes(strand: Strand) -> bool:
+    """The next op but Appends was running in an earlier epoch."""
+    following = next((item for item in strand.queue if not isinstance(item, Append)), None)
+    return isinstance(following, Sample) and following.resume_usage is not None
