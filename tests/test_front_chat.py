@@ -223,3 +223,36 @@ def test_wire_ids_stay_small(tiny: tuple[Tokenizer, str]) -> None:
     """A conversation is encoded once, in one Append."""
     world, _ = ask(tiny, CHATML, [*ops_of([("system", "s"), ("user", "u")]), RoleBegin(10, "assistant"), gen(11)])
     assert len(world.ops(wire.Append)) == 1
+
+
+def test_a_conversation_is_rendered_a_bounded_number_of_times_per_message(
+    tiny: tuple[Tokenizer, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rendered: list[int] = []
+    render = ChatTemplate.render
+
+    def counting(self: ChatTemplate, messages: Messages, *, generate: bool = False) -> str:
+        rendered.append(len(messages))
+        return render(self, messages, generate=generate)
+
+    monkeypatch.setattr(ChatTemplate, "render", counting)
+    messages = [(("user", "assistant")[at % 2], f"message {at}") for at in range(61)]
+    _, events = ask(tiny, DEFAULT_SYSTEM, ops_of(messages))
+    assert not any(isinstance(event, Failed) for event in events)
+    # One with sentinels for each; for an assistant's its generation prompt and the check of what stands there already.
+    assert len(rendered) <= 61 + 2 * 31 + 1
+
+
+def test_a_conversation_has_a_bound(tiny: tuple[Tokenizer, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plait.runtime.front.prompt.MOST_MESSAGES", 4)
+    _, events = ask(tiny, DEFAULT_SYSTEM, ops_of([("user", "x")] * 6))
+    first = next(event for event in events if isinstance(event, Failed))
+    assert first.code == "invalid_request" and "at most 4 messages" in first.message
+
+
+def test_a_long_conversation_outlives_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    template = ChatTemplate("{% for m in messages %}{{ '<' + m.role + '>' + m.content }}{% endfor %}")
+    roles = ("user",) * 700
+    found = template.derive(roles)
+    template._derived.clear()  # other conversations filled it
+    assert template.derive(roles) == found is not None

@@ -20,7 +20,9 @@ import jinja2
 import jinja2.ext
 import jinja2.sandbox
 
-_CACHE = 1024  # derived role sequences kept
+#: of one conversation: each is derived by rendering all before it, on the loop that everybody shares
+MOST_MESSAGES = 1024
+_CACHE = 2 * MOST_MESSAGES  # derived role sequences kept; must hold all of one conversation
 _PAD = "\t\n\t"  # tells a template that strips contents from one that does not
 
 
@@ -61,6 +63,7 @@ class ChatTemplate:
         self._names = {"bos_token": bos, "eos_token": eos, "tools": None, "documents": None}
         self._specials = tuple(specials)
         self._derived: OrderedDict[tuple[str, ...], Wrap | None] = OrderedDict()
+        self._last: tuple[tuple[str, ...], str] = ((), "")
 
     def render(self, messages: Sequence[tuple[str, str]], *, generate: bool = False) -> str:
         """The conversation of (role, content) as text; ``generate`` adds the generation prompt."""
@@ -75,20 +78,28 @@ class ChatTemplate:
 
     def derive(self, roles: tuple[str, ...]) -> Wrap | None:
         """How the last message of ``roles`` is written after the others; None if longer does not extend shorter."""
-        if roles in self._derived:
-            self._derived.move_to_end(roles)
-            return self._derived[roles]
-        wrap = self._derive(roles)
-        self._derived[roles] = wrap
-        if len(self._derived) > _CACHE:
-            self._derived.popitem(last=False)
-        return wrap
+        known = len(roles)
+        while known and roles[:known] not in self._derived:
+            known -= 1
+        for length in range(known + 1, len(roles) + 1):
+            self._derived[roles[:length]] = self._derive(roles[:length])
+            if len(self._derived) > _CACHE:
+                self._derived.popitem(last=False)
+        self._derived.move_to_end(roles)
+        return self._derived[roles]
 
     def _derive(self, roles: tuple[str, ...]) -> Wrap | None:
-        marks = [_mark(at) for at in range(len(roles))]
-        messages = [(role, _PAD + mark + _PAD) for role, mark in zip(roles, marks)]
-        whole = self.render(messages)
-        mark = marks[-1]
+        """The same, when the roles before the last are derived."""
+        shorter = ""
+        if len(roles) > 1:
+            if self._derived[roles[:-1]] is None:
+                return None
+            shorter = self._sentinels(roles[:-1])
+        opening = None
+        if roles[-1] == "assistant" and len(roles) > 1:
+            opening = self.render(_marked(roles[:-1]), generate=True)
+        whole = self._sentinels(roles)
+        mark = _mark(len(roles) - 1)
         if whole.count(mark) != 1:
             return None
         before, after = whole.split(mark)
@@ -97,18 +108,15 @@ class ChatTemplate:
             before, after = before.removesuffix(_PAD), after.removeprefix(_PAD)
         elif _PAD in after[: len(_PAD)] or before.endswith(_PAD):
             return None  # strips one side only
-        shorter = ""
-        if len(roles) > 1:
-            if self.derive(roles[:-1]) is None:
-                return None
-            shorter = self.render(messages[:-1])
-            if not before.startswith(shorter):
-                return None
-        if roles[-1] == "assistant":
-            opening = self.render(messages[:-1], generate=True) if len(roles) > 1 else before
-            if opening != before:
-                return None
+        if not before.startswith(shorter) or opening not in (None, before):
+            return None
         return Wrap(before[len(shorter) :], after, strips)
+
+    def _sentinels(self, roles: tuple[str, ...]) -> str:
+        """The conversation with sentinels for contents. The last one is kept: the next is compared with it."""
+        if self._last[0] != roles:
+            self._last = roles, self.render(_marked(roles))
+        return self._last[1]
 
     def between(self, roles: tuple[str, ...]) -> str:
         """What the template writes between the content of the last message and that of the one before it."""
@@ -147,6 +155,10 @@ class ChatTemplate:
 
 def _mark(index: int) -> str:
     return f"\ue000{index}\ue001"  # private use: no template and no user text contains it by chance
+
+
+def _marked(roles: Sequence[str]) -> list[tuple[str, str]]:
+    return [(role, _PAD + _mark(at) + _PAD) for at, role in enumerate(roles)]
 
 
 def _tojson(value: Any, indent: int | None = None, ensure_ascii: bool = False) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from .. import wire
-from .chat import ChatTemplate, Part, TemplateError, Wrap
+from .chat import MOST_MESSAGES, ChatTemplate, Part, TemplateError, Wrap
 from .settings import ServedModel
 from .strand import Chat, OpError, Strand, Turn
 
@@ -71,6 +71,8 @@ class Prompt:
             )
         if self.template is None:
             raise OpError("invalid_request", self.template_problem, "role")
+        if len(chat.turns) >= MOST_MESSAGES:
+            raise OpError("invalid_request", f"a conversation has at most {MOST_MESSAGES} messages", "role")
         roles = (*(turn.role for turn in chat.turns), role)
         wrap: Wrap | None = None
         try:
@@ -87,6 +89,8 @@ class Prompt:
             chat.rerender = True
         else:
             strand.segments.append(Part(prefix, True))
+            if chat.plain is not None:
+                chat.plain += prefix
         chat.turns.append(Turn(role, []))
         chat.open = chat.fresh = True
         chat.suffix = wrap.suffix if wrap is not None else ""
@@ -97,18 +101,10 @@ class Prompt:
     def _holds(template: ChatTemplate, chat: Chat, wrap: Wrap) -> bool:
         """Prefixes and suffixes give what a full rendering gives. False where the template looks into contents
         (strips a marker, say); not asked while texts of gens are still to come."""
-        messages: list[tuple[str, str]] = []
-        text = ""
-        for at, turn in enumerate(chat.turns):
-            if not all(isinstance(piece, str) for piece in turn.content):
-                return True
-            content = "".join(piece for piece in turn.content if isinstance(piece, str))
-            messages.append((turn.role, content))
-            one = template.derive(tuple(earlier.role for earlier in chat.turns[: at + 1]))
-            if one is None:
-                return False
-            text += one.prefix + (content.strip() if one.strips else content) + one.suffix
-        return not messages or template.render(messages, generate=True) == text + wrap.prefix
+        if chat.plain is None or not chat.turns:
+            return True
+        messages = [(turn.role, _written(turn)) for turn in chat.turns]
+        return template.render(messages, generate=True) == chat.plain + wrap.prefix
 
     def end(self, strand: Strand) -> str:
         """Close the open message; returns its suffix."""
@@ -122,6 +118,9 @@ class Prompt:
                     strand.segments.append(Part(text, False))
                     break
         strand.segments.append(Part(chat.suffix, True))
+        if chat.plain is not None:
+            content = _written(chat.turns[-1])
+            chat.plain += (content.strip() if chat.strips else content) + chat.suffix
         chat.open = False
         return chat.suffix
 
@@ -131,6 +130,7 @@ class Prompt:
         chat.fresh = False
         if chat.open:
             chat.turns[-1].content.append((strand.number, op, 0))
+            chat.plain = None
         elif chat.turns:
             chat.mixed = True
 
@@ -210,6 +210,11 @@ class Prompt:
             if at >= 0 and (best is None or at < best[0]):
                 best = at, special
         return best
+
+
+def _written(turn: Turn) -> str:
+    """The content of a turn without gens."""
+    return "".join(piece for piece in turn.content if isinstance(piece, str))
 
 
 def _content(strand: Strand, turn: Turn, text_of: TextOf) -> str:

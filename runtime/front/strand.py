@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from .. import wire
@@ -98,23 +98,16 @@ class Chat:
     rerender: bool = False  # the template does not extend: render everything again at each gen
     lead: list[Part] = field(default_factory=list)  # raw text before the first turn, kept for re-rendering
     mixed: bool = False  # raw text or ids after the first turn, outside of one
+    plain: str | None = ""  # what prefixes, contents and suffixes came to; None once a gen is among them
 
     def copy(self) -> Chat:
-        return Chat(
-            [Turn(turn.role, list(turn.content)) for turn in self.turns],
-            self.open,
-            self.suffix,
-            self.strips,
-            self.fresh,
-            self.rerender,
-            list(self.lead),
-            self.mixed,
-        )
+        turns = [Turn(turn.role, list(turn.content)) for turn in self.turns]
+        return replace(self, turns=turns, lead=list(self.lead))
 
 
 @dataclass(slots=True)
 class Program:
-    """All strands of one run. Texts stay readable by VarRef until its last strand is forgotten."""
+    """All strands of one run. A VarRef may ask for a text until the last strand is forgotten, and may read it later."""
 
     number: int
     serial: int  # unique over all sessions: what the core is told
@@ -158,6 +151,7 @@ class Strand:
         "priority",
         "program",
         "queue",
+        "referred",
         "segments",
         "session",
         "sid",
@@ -189,6 +183,9 @@ class Strand:
         self.priority = priority
         self.choice = choice
         self.queue: deque[Item] = deque()
+        self.referred: dict[
+            int, Program
+        ] = {}  # op of a VarRef in the queue -> whose text it wants, even once that ended
         self.segments: list[Part] = []
         self.inflight: deque[Inflight] = deque()
         self.ids: list[int] | None = [] if parent is None else None
@@ -256,7 +253,8 @@ class Strand:
 
 
 def choices_of(item: Item) -> range:
-    return range(item.n) if isinstance(item, Gen) else range(1)
+    """The choices that are answered one by one. An ``n`` that cannot be right must not make us count to it."""
+    return range(item.n) if isinstance(item, Gen) and 1 <= item.n <= MAX_N else range(1)
 
 
 def failure(strand: int, op: int, choice: int, error: OpError) -> Failed:
