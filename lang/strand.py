@@ -26,7 +26,7 @@ from .outcome import Outcome, Piece
 from .program import GenRecord, Program
 from .sampling import merge
 from .variables import JoinedVariable, OpVariable, ScopeVariable, Variable
-from .waiting import Changing
+from .waiting import Changing, complete
 
 
 class Strand(Changing):
@@ -56,6 +56,11 @@ class Strand(Changing):
 
     def add(self, expr: Expr) -> None:
         """Raises InvalidValue for what cannot stand here, and the program's failure if it has one."""
+        for part in parts(expr):
+            if isinstance(part, RefExpr) and part.program is not self.program and part.program.ended:
+                # The backend forgets that program when its last op is done; its text is known here then.
+                self.flush()
+                complete(part.outcome.until_finished(), self.program.block("`await` on its value first"))
         with self.program.together():
             self._must_be_open()
             for part in parts(expr):
@@ -98,14 +103,15 @@ class Strand(Changing):
         if expr.program.backend is not self.program.backend:
             raise InvalidValue("a reference cannot cross to another backend; use the value instead", "ref")
         self.pieces.append(Piece(outcome=expr.outcome, choice=expr.choice))
-        if expr.program is not self.program and expr.program.ended:
-            # The backend has forgotten that program; what it wrote is known here.
+        if expr.program is not self.program and expr.outcome.ended(expr.choice):
             error = expr.outcome.errors[expr.choice]
             if error is not None:
                 raise error
             self._buffer.append(Text(self._op(), expr.outcome.texts[expr.choice]))
         else:
             self._buffer.append(VarRef(self._op(), expr.strand, expr.op, expr.choice))
+            if expr.program is not self.program:
+                self.flush()  # while that program lives
         self._references[expr.outcome] = expr
 
     def _add_gen(self, expr: GenExpr) -> None:

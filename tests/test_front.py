@@ -210,6 +210,29 @@ def test_reference_to_a_closed_strand_of_a_live_program(tiny: tuple[Tokenizer, s
     bench(tiny, body)
 
 
+def test_reference_to_a_program_that_ends_before_the_reference_is_read(tiny: tuple[Tokenizer, str]) -> None:
+    """It was accepted while that program lived, so it holds what that program said."""
+
+    async def body(b: Bench) -> None:
+        b.send(
+            *(Open(strand, program=strand) for strand in (1, 2, 3)),
+            Extend(1, (Text(1, "slow"), gen(2, max_tokens=30))),
+            Extend(2, (Text(1, "fast"), gen(2, max_tokens=1))),
+            Extend(3, (VarRef(1, 1, 2), VarRef(2, 2, 2), gen(3))),
+            Close(2),
+        )
+        await b.closed(2)
+        assert (1, 2, 0) not in b.answers()
+        await b.done(3, 3)
+        text = (await b.done(1, 2)).text + (await b.done(2, 2)).text
+        assert list(b.world.ops(wire.Append)[-1].ids) == tiny[0].encode(text, special=True)  # type: ignore[attr-defined]
+        b.send(Close(1), Close(3))
+        await b.closed(3)
+        b.clean()
+
+    bench(tiny, body)
+
+
 def test_wrong_references_are_refused(tiny: tuple[Tokenizer, str]) -> None:
     async def body(b: Bench) -> None:
         for strand, op in ((1, VarRef(1, 77, 1)), (2, VarRef(1, 2, 1)), (3, VarRef(5, 3, 4))):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -361,6 +362,32 @@ def test_a_reference_goes_to_other_programs(backend: FakeBackend) -> None:
     with pytest.raises(InvalidValue, match="another backend"):
         inner.run(state.ref("x"), backend=other)
     other.close()
+
+
+def test_a_reference_to_a_program_that_only_finishes_its_gens(backend: FakeBackend) -> None:
+    """Its function has returned, so the backend may forget it at any moment: the text is awaited here."""
+
+    @plait.function
+    def writer(s: plait.State) -> None:
+        s += "w" + plait.gen("x")
+
+    @plait.function
+    def reader(s: plait.State, what: plait.Expr) -> None:
+        s += "r:" + what + plait.gen("y")
+
+    @plait.function
+    async def async_reader(s: plait.State, what: plait.Expr) -> None:
+        with pytest.raises(plait.NotReady, match="await"):
+            s += what
+
+    backend.pause()
+    written = writer.stream(backend=backend)
+    backend.until(lambda: bool(backend.of(Close)))
+    asyncio.run(async_reader.arun(written.ref("x"), backend=backend))
+    read = reader.stream(written.ref("x"), backend=backend)
+    backend.resume()
+    assert read.text() == f"r:{written['x']}{read['y']}"
+    assert ("r:" + written["x"]) in [prompt for prompt, _ in backend.prompts]
 
 
 Step = tuple[str, int]

@@ -92,6 +92,23 @@ def test_a_branch_and_its_parent_may_refer_to_each_other(backend: plait.Backend)
     assert state.text() == f"a{state['x']}{first}{state['x']}{second}{state['z']}"
 
 
+def test_references_to_programs_that_end_meanwhile(backend: plait.Backend) -> None:
+    @plait.function
+    def writer(s: plait.State, tokens: int) -> None:
+        s += "w" + plait.gen("x", max_tokens=tokens, ignore_eos=True)
+
+    @plait.function
+    def reader(s: plait.State, slow: plait.State, fast: plait.State) -> None:
+        s += slow.ref("x") + fast.ref("x")
+        fast.sync()
+        assert fast["x"]
+        s += plait.gen("y", max_tokens=4)
+
+    slow, fast = (writer.stream(tokens, backend=backend, seed=1) for tokens in (200, 1))
+    state = reader.run(slow, fast, backend=backend, seed=1)
+    assert state.text() == slow["x"] + fast["x"] + state["y"]
+
+
 def test_bad_requests_name_their_field_and_leave_the_rest_alone(backend: plait.Backend) -> None:
     @plait.function
     def too_long(s: plait.State) -> None:

@@ -137,6 +137,8 @@ class Intake:
         parent = session.strands.get(fork.strand)
         problem: OpError | None = None
         taken = [number for number in fork.children if number in session.program_of]
+        if isinstance(item, VarRef) and (program := strand.session.program_of.get(item.strand)) is not None:
+            strand.referred[item.op] = program
         if taken or len(set(fork.children)) < len(fork.children):
             again = taken[0] if taken else "of one number twice"
             problem = OpError("invalid_request", f"cannot fork into strand {again}: it exists already", "children")

@@ -67,7 +67,7 @@ class Lowering:
         if ref.strand == strand.number and ref.ref_op >= ref.op:
             raise OpError("invalid_request", f"op {ref.op} refers to op {ref.ref_op}, which does not precede it")
         key = (ref.strand, ref.ref_op, ref.choice)
-        program = strand.session.program_of.get(ref.strand)
+        program = strand.referred.get(ref.op) or strand.session.program_of.get(ref.strand)
         if program is None:
             raise OpError("invalid_request", f"there is no strand {ref.strand} in this session", "strand")
         text = program.texts.get(key)
@@ -77,6 +77,7 @@ class Lowering:
             )
         if text is not None:
             self._prompt.text(strand, text)
+            strand.referred.pop(ref.op, None)
             return True
         target = program.strands.get(ref.strand)
         if target is None or (target.closing and not target.queue and ref.ref_op not in target.unfinished):
