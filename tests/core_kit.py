@@ -174,8 +174,12 @@ class Driver:
         self.send(ExtendStrand(sid, tuple(ops)))  # type: ignore[arg-type]  # as above
 
     def check(self) -> None:
-        """Every slot is owned once, and what a strand takes for committed lies locked on the path to its node."""
+        """Every slot is owned once, and what a strand takes for committed lies locked on the path to its node.
+        Nothing stays pinned for a strand that is gone."""
         self.core.check()
+        state = self.core.state
+        if not any(strand.seq.shelved for strand in state.strands.values()):
+            assert not any(node.pins for node in state.tree._walk())
         for strand in self.core.state.strands.values():
             seq, path = strand.seq, []
             node = seq.node

@@ -52,6 +52,25 @@ def test_what_a_live_strand_holds_outlives_what_nobody_holds() -> None:
     assert driver.ended(1, 2).usage.cached == 60
 
 
+def test_what_a_live_strand_lost_its_lock_on_is_evicted_after_what_nobody_misses() -> None:
+    driver = Driver(kv_tokens=200)
+    driver.open(1, Append(0, prompt(60, 1)), Sample(1, greedy(1)))
+    driver.run()
+    driver.open(2, Append(0, prompt(150, 2)), Sample(1, greedy(1)))  # needs some of it
+    driver.send(CloseStrand(2))
+    driver.run()
+    for sid in (3, 4):
+        driver.open(sid, Append(0, prompt(60, sid)), Sample(1, greedy(1)))
+        driver.send(CloseStrand(sid))
+        driver.run()
+    driver.extend(1, Sample(2, greedy(1)))
+    driver.run()
+    assert driver.ended(1, 2).usage.cached >= 45
+    driver.send(CloseStrand(1))
+    driver.run()
+    assert not any(node.pins for node in driver.core.state.tree._walk())
+
+
 def test_retraction_changes_no_output_and_the_retracted_resume_first() -> None:
     driver = Driver(kv_tokens=120, reserve_share=0.0)
     params = {sid: hot(40, seed=sid, repetition_penalty=1.1, stop=(b"never seen",)) for sid in range(1, 5)}

@@ -51,11 +51,9 @@ class Account:
             self.start(usage.prompt, usage.cached)
         self._high = computed
 
-    def compute(self, start: int, rows: int) -> int:
-        """Rows are scheduled from position ``start`` on. Returns how many of them are done again."""
-        again = max(0, min(self._high, start + rows) - start)
-        self.recomputed += again
-        return again
+    def compute(self, start: int, rows: int) -> None:
+        """Rows are scheduled from position ``start`` on; those that were computed before are done again."""
+        self.recomputed += max(0, min(self._high, start + rows) - start)
 
     def lose(self, kv_len: int) -> None:
         """KV up to here goes; computing it again is not new work."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from .state import State
 from .strand import Status, Strand
@@ -27,25 +28,28 @@ class Capacity:
     def make_room(self, n: int) -> bool:
         """Have ``n`` slots free, by eviction, then by dropping locks of strands that do not run. False if not."""
         state = self._state
-        while self.room() < n:
-            if not self.drop_lock():
-                return False
+        if not self.drop_locks(lambda: self.room() >= n):
+            return False
         if state.pool.free < n:
             state.counters.evicted_tokens += state.tree.evict(n - state.pool.free)
         return state.pool.free >= n
 
-    def drop_lock(self, but: Strand | None = None) -> bool:
-        """Let the KV of the longest idle strand become evictable. False if nobody (``but`` one) holds any idly."""
+    def drop_locks(self, enough: Callable[[], bool], but: Strand | None = None) -> bool:
+        """Let the KV of strands (``but`` one) that do not run become evictable until it is ``enough``, the longest
+        idle ones first. False if it never is."""
+        if enough():
+            return True
         holders = [
             strand
             for strand in self._state.strands.values()
             if strand.status is not Status.RUNNING and strand is not but and strand.seq.kv_len
         ]
-        if not holders:
-            return False
-        idle = min(holders, key=lambda strand: (strand.status is Status.WAITING, strand.idle_since))
-        idle.seq.release(keep=True)
-        return True
+        holders.sort(key=lambda strand: (strand.status is Status.WAITING, strand.idle_since))
+        for strand in holders:
+            strand.seq.shelve()
+            if enough():
+                return True
+        return False
 
     def reserved(self) -> int:
         """Slots that running strands are expected to need beyond what they hold."""

@@ -136,7 +136,7 @@ class Admit:
             assert op is not None
             cached = strand.seq.attach()
             if not self._fits(strand):
-                strand.seq.release(keep=True)
+                strand.seq.shelve()
                 if state.running:
                     return
                 state.fail(strand, exhausted(state, strand))
@@ -145,10 +145,8 @@ class Admit:
             self._schedule(state, turn, op)
 
     def _fits(self, strand: Strand) -> bool:
-        while self._capacity.wanted(strand) > self._capacity.room():
-            if not self._capacity.drop_lock(but=strand):
-                return False
-        return True
+        wanted = self._capacity.wanted(strand)
+        return self._capacity.drop_locks(lambda: wanted <= self._capacity.room(), but=strand)
 
     def _schedule(self, state: State, turn: Turn, op: Op) -> None:
         rows = min(op.rows(), turn.budget)

@@ -26,7 +26,19 @@ _FIRST_ROOM = 64
 class Sequence:
     """Ids and slots of one strand. Holds one lock on its node for as long as ``node`` is set."""
 
-    __slots__ = ("_ids", "_pool", "_slots", "_tree", "committed", "fresh", "kv_len", "n", "namespace", "node")
+    __slots__ = (
+        "_ids",
+        "_pool",
+        "_slots",
+        "_tree",
+        "committed",
+        "fresh",
+        "kv_len",
+        "n",
+        "namespace",
+        "node",
+        "shelved",
+    )
 
     def __init__(self, tree: RadixTree, pool: SlotPool, namespace: str = "") -> None:
         self._tree = tree
@@ -39,6 +51,7 @@ class Sequence:
         self.committed = 0
         self.fresh = -1  # first position whose KV this strand itself put into the tree since forget_fresh; -1: none
         self.node: Node | None = None
+        self.shelved: Node | None = None  # pinned: where our KV was when we had to let go of it
 
     # ------------------------------------------------------------ views
 
@@ -101,6 +114,7 @@ class Sequence:
         assert self.kv_len == self.committed, "attach with a tail"
         match = self._tree.match(self.ids[: max(self.n - 1, 0)], self.namespace)
         self._hold(match.node)
+        self._unpin()
         self._room(self.n)
         self._slots[: match.length] = match.slots
         self.kv_len = self.committed = match.length
@@ -140,10 +154,20 @@ class Sequence:
         """Let go of all KV. ``keep``: commit the tail first, so that it can be found until it is evicted."""
         if keep:
             self.publish(self.kv_len)
+        self._unpin()
         self._pool.release(self.tail)
         self.kv_len = self.committed = 0
         self.fresh = -1
         self._hold(None)
+
+    def shelve(self) -> None:
+        """Let go of all KV to make room. It can be found again, and is evicted after what no live strand will miss."""
+        self.publish(self.kv_len)
+        node = self.node
+        self.release(keep=False)
+        if node is not None and not node.detached:
+            self._tree.pin(node)
+            self.shelved = node
 
     def poison(self) -> None:
         """The KV this strand put into the tree since :meth:`forget_fresh` is wrong: hide it, then let go of all."""
@@ -166,6 +190,11 @@ class Sequence:
         return self.node is not None and self.node.detached
 
     # ------------------------------------------------------------ inside
+
+    def _unpin(self) -> None:
+        if self.shelved is not None:
+            self._tree.unpin(self.shelved)
+            self.shelved = None
 
     def _hold(self, node: Node | None) -> None:
         if node is self.node:

@@ -203,7 +203,10 @@ class State:
         op.retract()
         for slots in scratch:
             self.pool.release(slots)
-        strand.seq.release(keep=keep)
+        if keep:
+            strand.seq.shelve()
+        else:
+            strand.seq.release(keep=False)
         self.running.remove(strand)
         strand.status = Status.WAITING
         strand.retracted = True

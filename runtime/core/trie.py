@@ -20,11 +20,11 @@ class ChoiceTrie:
     def __init__(self, choices: Sequence[Sequence[int]]) -> None:
         self.tokens: list[int] = []
         self.parents: list[int] = []
-        self.depths: list[int] = []  # of a first token: 0
-        self.children: dict[int, list[int]] = {-1: []}
+        self.children: dict[int, list[int]] = {ROOT: []}
         self.paths: list[list[int]] = []  # nodes of each choice
+        self._found: dict[tuple[int, int], int] = {}  # (parent, token) -> node
         for choice in choices:
-            node = -1
+            node = ROOT
             path = []
             for token in choice:
                 node = self._child(node, token)
@@ -32,13 +32,12 @@ class ChoiceTrie:
             self.paths.append(path)
 
     def _child(self, parent: int, token: int) -> int:
-        for child in self.children[parent]:
-            if self.tokens[child] == token:
-                return child
-        child = len(self.tokens)
+        child = self._found.get((parent, token))
+        if child is not None:
+            return child
+        child = self._found[parent, token] = len(self.tokens)
         self.tokens.append(token)
         self.parents.append(parent)
-        self.depths.append(0 if parent < 0 else self.depths[parent] + 1)
         self.children[child] = []
         self.children[parent].append(child)
         return child
@@ -46,12 +45,12 @@ class ChoiceTrie:
     @property
     def inner(self) -> int:
         """How many nodes have children: the rows a pass computes after its root."""
-        return sum(1 for node, children in self.children.items() if children and node >= 0)
+        return sum(1 for node, children in self.children.items() if children and node != ROOT)
 
     def runs(self) -> list[list[int]]:
         """The inner nodes as straight runs, parents before children. Each is one sequence of a batch."""
         runs: list[list[int]] = []
-        stack = [child for child in reversed(self.children[-1]) if self.children[child]]
+        stack = [child for child in reversed(self.children[ROOT]) if self.children[child]]
         while stack:
             node = stack.pop()
             run = [node]
@@ -68,7 +67,7 @@ class ChoiceTrie:
     def path(self, node: int) -> list[int]:
         """The nodes from the first token down to ``node``."""
         path = []
-        while node >= 0:
+        while node != ROOT:
             path.append(node)
             node = self.parents[node]
         return path[::-1]
