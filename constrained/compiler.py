@@ -167,9 +167,13 @@ def _without_edge_anchors(tree: Node, left: bool, right: bool) -> Node:
 # ---------------------------------------------------------------- the child
 
 
-def write_frame(stream: BinaryIO, message: Request | Reply) -> None:
+def frame(message: Request | Reply) -> bytes:
     data = msgspec.msgpack.encode(message)
-    stream.write(struct.pack("<I", len(data)) + data)
+    return struct.pack("<I", len(data)) + data
+
+
+def write_frame(stream: BinaryIO, message: Request | Reply) -> None:
+    stream.write(frame(message))
     stream.flush()
 
 

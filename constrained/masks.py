@@ -40,11 +40,6 @@ class MaskCache:
             self.nbytes -= old.nbytes
         return made
 
-    def drop(self, wanted: Callable[[Hashable], bool]) -> None:
-        """Forget every mask whose key ``wanted`` says yes to."""
-        for key in [key for key in self._kept if wanted(key)]:
-            self.nbytes -= self._kept.pop(key).nbytes
-
 
 class Walk:
     """Fills masks for the states of one automaton over one vocabulary's trie."""

@@ -47,10 +47,6 @@ class DfaConstraint:
     def matcher(self) -> DfaMatcher:
         return DfaMatcher(self, (0, None))
 
-    def close(self) -> None:
-        """Take this constraint's masks out of a shared cache."""
-        self.cache.drop(lambda key: isinstance(key, tuple) and key[0] == self.key)
-
     def mask(self, state: int) -> Mask:
         return self.cache.get((self.key, state), lambda: self._fill(state))
 

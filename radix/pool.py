@@ -75,10 +75,6 @@ class SlotPool:
         if twice.any():
             raise IntegrityError(f"{action}: slot {int(slots[twice.argmax()])} is named twice")
 
-    def is_free(self, slots: IntArray) -> NDArray[np.bool_]:
-        """bool[n]: which of ``slots`` are free."""
-        return self._is_free[slots]
-
     def check(self) -> None:
         """Raise :class:`IntegrityError` unless the stack and the bitmap name the same free slots."""
         stack = self._stack[: self.free]

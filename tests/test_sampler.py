@@ -117,7 +117,8 @@ def test_every_draw_is_what_the_oracle_would_draw(
     raw: list[float], prompt: list[int], output: list[int], allowed: set[int] | None, p: SampleParams
 ) -> None:
     row = SamplerRow(p, prompt, choice=2)
-    row.observe_all(output)
+    for token in output:
+        row.observe(token)
     row.mask = None if allowed is None else mask_of(sorted(allowed), V)
     got = one(raw, row)
     assert got.error is None
@@ -162,7 +163,8 @@ def varied_rows() -> list[SamplerRow]:
     masked.mask = mask_of(range(0, 5_000, 3), 5_000)
     rows.append(masked)
     for row in rows:
-        row.observe_all([3, 4, 4])
+        for token in [3, 4, 4]:
+            row.observe(token)
     return rows
 
 
@@ -223,7 +225,8 @@ def test_the_key_decides() -> None:
 def test_a_resumed_row_goes_on_where_it_was() -> None:
     whole = draws(5)
     row = SamplerRow(params(seed=5))
-    row.observe_all(whole[:25])
+    for token in whole[:25]:
+        row.observe(token)
     assert sample(torch.zeros(1, 1000), [row])[0].id == whole[25]
 
 
@@ -282,7 +285,8 @@ def test_repetition_counts_the_prompt_presence_and_frequency_do_not() -> None:
 def test_frequency_grows_with_the_count_presence_does_not() -> None:
     def after(n: int, **fields: float) -> int:
         row = SamplerRow(params(temperature=0.0, **fields))
-        row.observe_all([0] * n)
+        for token in [0] * n:
+            row.observe(token)
         return one([2.0, 1.0], row).id
 
     assert [after(n, frequency_penalty=0.4) for n in (1, 2, 3)] == [0, 0, 1]
@@ -296,7 +300,8 @@ def test_a_repetition_penalty_always_lowers() -> None:
 
 def test_many_distinct_output_ids() -> None:
     row = SamplerRow(params(temperature=0.0, presence_penalty=2.0))
-    row.observe_all(range(500))
+    for token in range(500):
+        row.observe(token)
     assert one([1.0] * 500 + [0.0], row).id == 500
 
 

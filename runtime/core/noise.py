@@ -12,9 +12,6 @@ mix is a bijection, so keys that differ in one part only never collide.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 _FIRST = 0xBF58476D1CE4E5B9
@@ -30,16 +27,6 @@ def uniform(seed: int, choice: int, position: int) -> float:
 def word(seed: int, choice: int, position: int) -> int:
     """The 64 random bits behind :func:`uniform`."""
     return _mix(_mix(_mix(seed) ^ (choice & _MASK)) ^ (position & _MASK))
-
-
-def uniforms(seed: int, choice: int, positions: NDArray[np.int64]) -> NDArray[np.float64]:
-    """:func:`uniform` at each of ``positions``, float64 of the same shape; bitwise the same numbers."""
-    prefix = np.uint64(_mix(_mix(seed) ^ (choice & _MASK)))
-    value = (prefix ^ positions.astype(np.uint64)) + np.uint64(_GOLDEN)
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(_FIRST)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(_SECOND)
-    value = value ^ (value >> np.uint64(31))
-    return (value >> np.uint64(11)).astype(np.float64) * _UNIT
 
 
 def _mix(value: int) -> int:

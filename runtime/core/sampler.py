@@ -13,7 +13,7 @@ alone. The uniform number is keyed by (seed, choice, position of the token in it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -73,10 +73,6 @@ class SamplerRow:
             self._seen.add(token)
         if self._output is not None:
             self._output.add(token)
-
-    def observe_all(self, tokens: Iterable[int]) -> None:
-        for token in tokens:
-            self.observe(token)
 
     @property
     def waits_for_min_tokens(self) -> bool:

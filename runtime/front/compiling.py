@@ -8,17 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import struct
 import sys
 
-import msgspec
-
-from ...constrained.compiler import MAX_FRAME_BYTES, Reply, Request
+from ...constrained.compiler import MAX_FRAME_BYTES, Reply, Request, decode_reply, frame
 from .constraints import Refused
 from .settings import Settings
-
-_encode = msgspec.msgpack.Encoder().encode
-_decoder = msgspec.msgpack.Decoder(Reply)
 
 
 class CompilerChild:
@@ -94,9 +88,8 @@ class CompilerChild:
         self._next += 1
         stdin = self._process.stdin
         assert stdin is not None
-        frame = _encode(Request(self._next, kind, source, self._settings.compile_timeout / 2))
         try:
-            stdin.write(struct.pack("<I", len(frame)) + frame)
+            stdin.write(frame(Request(self._next, kind, source, self._settings.compile_timeout / 2)))
             await stdin.drain()
         except OSError as error:
             raise asyncio.IncompleteReadError(b"", None) from error
@@ -107,10 +100,10 @@ class CompilerChild:
         stdout = self._process.stdout
         assert stdout is not None
         while True:
-            (length,) = struct.unpack("<I", await stdout.readexactly(4))
+            length = int.from_bytes(await stdout.readexactly(4), "little")
             if length > MAX_FRAME_BYTES:
                 raise ValueError(f"the compiler sent a frame of {length} bytes")
-            reply = _decoder.decode(await stdout.readexactly(length))
+            reply = decode_reply(await stdout.readexactly(length))
             if reply.id == number:
                 return reply
 
