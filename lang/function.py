@@ -206,9 +206,11 @@ class Function:
 
         Raises TypeError or InvalidValue for arguments that do not fit, before anything runs.
         """
-        if num_threads != "auto" and (isinstance(num_threads, bool | str) or num_threads < 1):
-            raise InvalidValue(f"num_threads must be 'auto' or 1 or more, not {num_threads!r}", "num_threads")
-        limit = 64 if isinstance(num_threads, str) else num_threads
+        limit = 64 if num_threads == "auto" else num_threads
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise InvalidValue(
+                f"num_threads must be 'auto' or a whole number of 1 or more, not {num_threads!r}", "num_threads"
+            )
         calls = self._batch_calls(list(items), timeout, options)
         chosen = _backend_for(backend)
         states = run_all(

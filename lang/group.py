@@ -29,7 +29,7 @@ class ForkGroup(Sequence["State"]):
     def __init__(self, parent: State, states: list[State]) -> None:
         self._parent = parent
         self._states = states
-        self._joined: Outcome | None = None
+        self._joined: tuple[bool, Outcome] | None = None  # whether their texts were appended; when they have ended
 
     def __len__(self) -> int:
         return len(self._states)
@@ -70,6 +70,7 @@ class ForkGroup(Sequence["State"]):
     def join(self, mode: str = "gather") -> None:
         """Closes the branches and gives the parent their names: a list for each, in branch order, None where a branch
         has no such name. Mode "append" (or "concate_and_append") also appends their texts. Does not wait: reading does.
+        A second join does nothing.
         """
         self._join(mode)
 
@@ -80,11 +81,16 @@ class ForkGroup(Sequence["State"]):
     def _join(self, mode: str) -> Outcome:
         if mode not in _JOIN_MODES:
             raise InvalidValue(f"mode must be one of {', '.join(_JOIN_MODES)}, not {mode!r}", "mode")
+        append = _JOIN_MODES[mode]
         if self._joined is None:
-            self._joined = self._parent._strand.join(
-                [state._strand for state in self._states], append=_JOIN_MODES[mode]
+            strands = [state._strand for state in self._states]
+            self._joined = append, self._parent._strand.join(strands, append=append)
+        appended, outcome = self._joined
+        if appended != append:
+            raise InvalidValue(
+                f"these branches were joined already, {'with' if appended else 'without'} append", "mode"
             )
-        return self._joined
+        return outcome
 
     def __enter__(self) -> Self:
         return self

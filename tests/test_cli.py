@@ -168,9 +168,14 @@ def test_run_names_the_line_that_failed(
     assert capsys.readouterr().err == f"plait: error: broken ({script}:3)\n"
     script.write_text("import sys\nsys.exit(7)\n")
     assert plait_("run", str(script)) == 7
-    script.write_text("1 / 0\n")
-    with pytest.raises(ZeroDivisionError):  # a fault of the script's own keeps its traceback
-        main(["run", str(script)])
+    script.write_text("def f():\n    1 / 0\nf()\n")
+    assert plait_("run", str(script)) == 1
+    shown = capsys.readouterr().err.splitlines()  # a fault of the script's own keeps its traceback, and only that
+    assert shown[:2] == ["Traceback (most recent call last):", f'  File "{script}", line 3, in <module>']
+    assert shown[-1] == "ZeroDivisionError: division by zero"
+    script.write_text("f(\n")
+    assert plait_("run", str(script)) == 1
+    assert "runpy" not in (said := capsys.readouterr().err) and "SyntaxError" in said
 
 
 # ---------------------------------------------------------------- chat

@@ -95,8 +95,9 @@ def test_items_are_checked_before_anything_runs(backend: FakeBackend) -> None:
         plain.run_batch([(1,), (1, 2)], backend=backend)
     with pytest.raises(InvalidValue, match="item 0"):
         plain.run_batch([5], backend=backend)
-    with pytest.raises(InvalidValue, match="num_threads"):
-        plain.run_batch([(1,)], backend=backend, num_threads=0)
+    for number in (0, 2.5, True, "many"):
+        with pytest.raises(InvalidValue, match="num_threads"):
+            plain.run_batch([(1,)], backend=backend, num_threads=number)  # type: ignore[arg-type]  # the point
     with pytest.raises(TypeError, match="unexpected keyword argument 'numthreads'"):
         plain.run_batch([(1,)], backend=backend, numthreads=3)
     with pytest.raises(InvalidValue, match="temperature"):

@@ -234,6 +234,20 @@ def test_appending_takes_the_branches_texts_in_order(backend: FakeBackend, mode:
     assert backend.of(Join)[0].append
 
 
+def test_a_second_join_does_nothing_or_is_refused(backend: FakeBackend) -> None:
+    @plait.function
+    def program(s: plait.State) -> None:
+        forks = s.fork(2)
+        forks += plait.gen("x")
+        forks.join("append")
+        forks.join("concate_and_append")
+        with pytest.raises(InvalidValue, match="joined already, with append"):
+            forks.join()
+
+    state = program.run(backend=backend)
+    assert state.text() == "".join(state["x"])
+
+
 def test_a_bad_mode_is_refused(backend: FakeBackend) -> None:
     @plait.function
     def program(s: plait.State) -> None:

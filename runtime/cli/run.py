@@ -6,6 +6,7 @@ import runpy
 import sys
 import traceback
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from ..errors import PlaitError, RequestError
@@ -28,9 +29,20 @@ def run_script(file: str, arguments: list[str], address: str | None, **options: 
             runpy.run_path(file, run_name="__main__")
         except PlaitError as error:
             raise with_place(error, path) from error
+        except Exception as error:  # a fault of the script's own: its traceback, as `python FILE` would show it
+            traceback.print_exception(error.with_traceback(from_script(error, file)))
+            sys.exit(1)
         finally:
             sys.argv, sys.path[:] = before
             set_default_backend(None)
+
+
+def from_script(error: Exception, file: str) -> TracebackType | None:
+    """Its traceback from the script's first frame on; None where the script could not even begin (SyntaxError)."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != file:
+        trace = trace.tb_next
+    return trace
 
 
 def with_place(error: PlaitError, path: Path) -> PlaitError:

@@ -44,7 +44,8 @@ class StreamOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What both routes share. The part after ``logit_bias`` extends OpenAI's surface, with vLLM's names."""
+    """What both routes share. The part after ``logit_bias`` extends OpenAI's surface, with vLLM's names. Of
+    ``priority``, the higher goes first (vLLM's is the other way round)."""
 
     model: str | None = None
     max_tokens: Int | None = None
