@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from ..runtime.errors import InvalidValue
-from ..runtime.protocol import Sampling
+from ..runtime.protocol import MAX_N, Sampling
 
 #: A program's gen stops here unless it, or the run, says otherwise. Over HTTP the default is the rest of the context.
 DEFAULT_MAX_TOKENS = 128
@@ -153,8 +153,8 @@ def normalize(where: str, options: Mapping[str, object]) -> dict[str, Any]:
     if given.get("top_logprobs"):
         given.setdefault("logprobs", True)
     n = given.get("n", 1)
-    if n < 1:
-        raise InvalidValue(f"{where}: n must be 1 or more, not {n}", "n")
+    if not 1 <= n <= MAX_N:
+        raise InvalidValue(f"{where}: n must be a whole number from 1 to {MAX_N:,}, not {n}", "n")
     check(where, {name: value for name, value in given.items() if name != "n"})
     return given
 

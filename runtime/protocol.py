@@ -18,6 +18,7 @@ import msgspec
 
 PROTOCOL_VERSION = 1
 MAX_FRAME_BYTES = 64 * 1024 * 1024
+MAX_N = 1024  # choices of one Gen that can be told apart; a front may allow fewer
 
 Reason = Literal["stop", "length", "abort"]
 Method = Literal["token_length_normalized", "greedy_token_selection", "unconditional_likelihood_normalized"]
@@ -163,6 +164,8 @@ class RoleEnd(Message, frozen=True):
 class Gen(Message, frozen=True):
     """Sample until a stop. ``n`` choices; choice 0 is what the strand goes on with.
 
+    An ``n`` outside of 1 to MAX_N is refused with one Failed, of choice 0.
+
     ``stream=False`` suppresses Delta; Done carries the whole text either way.
     """
 
@@ -192,7 +195,10 @@ Op = Text | Ids | VarRef | RoleBegin | RoleEnd | Gen | Select
 
 
 class Open(Message, frozen=True):
-    """A new root strand. ``seed`` is the run's seed; None draws one. ``salt`` separates cache namespaces."""
+    """A new root strand. ``seed`` is the run's seed; None draws one. ``salt`` separates cache namespaces.
+
+    Strands of a higher ``priority`` are admitted first, and take the room of lower ones where it is short.
+    """
 
     strand: int
     program: int

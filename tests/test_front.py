@@ -415,12 +415,91 @@ def test_full_queues_refuse(tiny: tuple[Tokenizer, str]) -> None:
 
     bench(tiny, body, settings=Settings(max_strands=2))
 
+    async def records(b: Bench) -> None:
+        b.world.hold = True
+        b.send(Open(1, 1), Text_gen(1, "x", 2))
+        b.send(*(Open(number, 1) for number in range(2, 100)), Fork(1, 3, tuple(range(100, 1000))))
+        assert b.front.live <= 6  # what is refused must not grow without a bound either
+        b.send(Text_gen(99, "x", 2), Text_gen(999, "x", 2))
+        assert (await b.failed(99, 2)).code == "queue_full"
+        assert (await b.failed(999, 2)).code == "queue_full"
+        b.world.hold = False
+        b.send(*(Close(number) for number in range(1, 1000)))
+        for number in range(1, 1000):
+            await b.closed(number)
+        b.clean()
+        b.send(Open(5000, 1), Text_gen(5000, "x", 2))
+        await b.done(5000, 2)
+
+    bench(tiny, records, settings=Settings(max_strands=3))
+
     async def ops(b: Bench) -> None:
         b.world.hold = True
         b.send(Open(1, 1), Extend(1, (Text(1, "x"), gen(2), gen(3), gen(4))))
         assert (await b.failed(1, 4)).code == "queue_full"
 
     bench(tiny, ops, settings=Settings(max_pending_ops=2))
+
+    async def choices(b: Bench) -> None:
+        b.world.hold = True
+        b.send(Open(1, 1), Extend(1, (Text(1, "x"), gen(2, n=2), gen(3, n=2))))
+        assert (await b.failed(1, 3, 1)).code == "queue_full"
+        b.world.hold = False
+        b.send(Close(1))
+        await b.done(1, 2, 1)
+        await b.closed(1)
+        b.clean()
+
+    bench(tiny, choices, settings=Settings(max_pending_ops=2))
+
+    async def silent(b: Bench) -> None:
+        b.world.hold = True
+        b.send(Open(1, 1), Text_gen(1, "x", 2), Open(2, 1), Extend(2, (VarRef(1, 1, 2),)))
+        b.send(Extend(2, tuple(Text(op, "x") for op in range(2, 50))))
+        assert (await b.failed(2, 10)).code == "queue_full"  # texts are not answered, but they wait too
+        assert (await b.failed(2, 49)).code == "upstream"
+
+    bench(tiny, silent, settings=Settings(max_strand_ops=9))
+
+
+def test_ops_of_a_strand_that_failed_are_refused_one_by_one(
+    tiny: tuple[Tokenizer, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each must not walk over all the ops that still wait: a fragment of 250,000 held the front for minutes."""
+
+    async def body(b: Bench) -> None:
+        b.world.hold = True
+        calls: list[int] = []
+        drop_after = b.front.drop_after
+        monkeypatch.setattr(b.front, "drop_after", lambda s, op, error: (calls.append(op), drop_after(s, op, error)))
+        b.send(Open(1, 1), Extend(1, (Text(1, "x"), *(gen(op) for op in range(2, 6)), gen(6, n=0))))
+        b.send(Extend(1, tuple(gen(op, n=2) for op in range(7, 500))), Fork(1, 500, (2, 3)), Text_gen(2, "y", 2))
+        assert (await b.failed(1, 499, 1)).cause_op == 6
+        assert (await b.failed(1, 500)).cause_op == 6
+        assert (await b.failed(2, 2)).code == "upstream"
+        assert len([op for op in calls if op >= 0]) == 1
+        b.world.hold = False
+        b.send(*(Close(number) for number in (1, 2, 3)))
+        await b.done(1, 5)
+        for number in (1, 2, 3):
+            await b.closed(number)
+        b.clean()
+
+    bench(tiny, body)
+
+
+@pytest.mark.parametrize("n", [0, -1, 1000, 2**40, 2**62])
+def test_an_absurd_n_is_refused_without_counting_to_it(tiny: tuple[Tokenizer, str], n: int) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Extend(1, (Text(1, "x"), gen(2, n=n), gen(3, n=n))), Text_gen(77, "x", 1), Close(1))
+        assert ((await b.failed(1, 2)).code, (await b.failed(1, 2)).field) == ("invalid_value", "n")
+        assert (await b.failed(1, 3)).code == "upstream"
+        await b.closed(1)
+        b.send(Extend(1, (gen(4, n=n),)))  # nor for a strand that is gone
+        assert (await b.failed(1, 4)).field == "strand"
+        b.clean()
+
+    bench(tiny, body)
 
 
 def test_a_failure_before_others_leaves_them_alone(tiny: tuple[Tokenizer, str]) -> None:

@@ -61,7 +61,7 @@ class Front:
         self._ready: dict[Strand, None] = {}  # an ordered set
         self._items: list[CoreItem | list[Any]] = []  # for the core; [sid, op, op, ...] grows into an ExtendStrand
         self.live = 0  # strands, hidden ones included
-        self.pending = 0  # ops to be answered
+        self.pending = 0  # answers that are owed, one per choice
         self._ended: list[tuple[Session, Program]] = []
         self._closing = False
         self._turning = False
@@ -122,7 +122,7 @@ class Front:
     def end_session(self, session: Session) -> None:
         self._sessions.pop(session.id, None)
         for strand in [*session.strands.values(), *session.hidden]:
-            self.pending -= len(strand.unfinished)
+            self.pending -= sum(map(len, strand.unfinished.values()))
             strand.queue.clear()
             strand.gone = True
             self.live -= 1
@@ -223,11 +223,11 @@ class Front:
 
     def _answered(self, strand: Strand, op: int, choice: int) -> None:
         left = strand.unfinished.get(op)
-        if left is not None:
+        if left is not None and choice in left:
             left.discard(choice)
+            self.pending -= 1
             if not left:
                 del strand.unfinished[op]
-                self.pending -= 1
         self.wake_watchers(strand)
         if strand.closing:
             self.settle(strand)

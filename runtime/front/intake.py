@@ -70,6 +70,8 @@ class Intake:
             if found is not None and found.cause is None:  # an Open has no answer: its next op tells
                 found.cause = OpError("invalid_request", f"strand {action.strand} was opened twice", "strand")
             return
+        if self._overflows:
+            return
         seed = seeds.draw() if action.seed is None else action.seed
         valid = -(2**63) <= seed < 2**64
         program = self._program(session, action.program)
@@ -88,6 +90,11 @@ class Intake:
             program = session.programs[number] = Program(number, next(self._serial))
         return program
 
+    @property
+    def _overflows(self) -> bool:
+        """So many strands were refused, and not closed yet, that no more are even recorded as refused."""
+        return self._front.live >= 2 * self._front.settings.max_strands
+
     def _full(self) -> OpError:
         limit = self._front.settings.max_strands
         return OpError("queue_full", f"the server already holds {limit} strands: try again later")
@@ -101,6 +108,8 @@ class Intake:
         if strand is None or strand.closing or (strand.queue and isinstance(strand.queue[-1], Close)):
             state = "is closed" if number in session.program_of else "does not exist in this session: open it first"
             error = OpError("invalid_request", f"strand {number} {state}", "strand")
+            if strand is None and self._overflows:
+                error = self._full()
         elif item.op <= strand.last_op:
             error = OpError(
                 "invalid_request", f"ops of a strand must rise: op {item.op} came after op {strand.last_op}", "op"
@@ -117,17 +126,25 @@ class Intake:
         strand.last_op = item.op
         if not isinstance(item, Text | Ids | VarRef):
             strand.unfinished[item.op] = set(choices_of(item))
-            front.pending += 1
-        error = consequence(strand.cause) if strand.cause is not None else problem
-        error = error or check(item, front.model, front.settings)
+            front.pending += len(strand.unfinished[item.op])
+        if strand.cause is not None:  # as did every op since, so nothing else has to be ended
+            for choice in choices_of(item):
+                front.failed(strand, item.op, choice, consequence(strand.cause))
+            return False
+        error = problem or check(item, front.model, front.settings)
+        if error is None and len(strand.queue) + len(strand.inflight) >= front.settings.max_strand_ops:
+            limit = front.settings.max_strand_ops
+            error = OpError("queue_full", f"{limit} ops of this strand are waiting already: read something first")
         if error is None and front.pending > front.settings.max_pending_ops:
             limit = front.settings.max_pending_ops
-            error = OpError("queue_full", f"{limit} ops are waiting already: try again later")
+            error = OpError("queue_full", f"{limit} answers are owed already: try again later")
         if error is not None:
             front.fail(strand, item.op, error)
             return False
         if isinstance(item, Gen) and item.constraint is not None:
             front.constraints.prefetch(item.constraint)
+        if isinstance(item, VarRef) and (program := strand.session.program_of.get(item.strand)) is not None:
+            strand.referred[item.op] = program
         strand.queue.append(item)
         front.wake(strand)
         return True
@@ -137,22 +154,23 @@ class Intake:
         parent = session.strands.get(fork.strand)
         problem: OpError | None = None
         taken = [number for number in fork.children if number in session.program_of]
-        if isinstance(item, VarRef) and (program := strand.session.program_of.get(item.strand)) is not None:
-            strand.referred[item.op] = program
         if taken or len(set(fork.children)) < len(fork.children):
             again = taken[0] if taken else "of one number twice"
             problem = OpError("invalid_request", f"cannot fork into strand {again}: it exists already", "children")
         children: list[Strand] = []
         program = parent.program if parent is not None else self._program(session, 0)
         for index, number in enumerate(dict.fromkeys(fork.children)):
-            if number not in taken:
+            if number not in taken and not self._overflows:
                 key = seeds.child_key(parent.key if parent is not None else b"", fork.op, index)
                 children.append(front.new_strand(session, program, number, key, parent))
         if problem is None and front.live > front.settings.max_strands:
             problem = self._full()
         if not self._accept(session, fork.strand, fork, problem):
+            why = OpError("upstream", f"the fork of strand {fork.strand} failed", None, fork.op)
+            if parent is not None and parent.cause is not None:
+                why = consequence(parent.cause)
             for child in children:
-                front.kill(child, OpError("upstream", f"the fork of strand {fork.strand} failed", None, fork.op))
+                front.kill(child, why)
 
     def _join(self, session: Session, join: Join) -> None:
         parent = session.strands.get(join.strand)

@@ -17,7 +17,8 @@ class Settings:
     """Seconds, items and bytes. ``clock`` is monotonic seconds."""
 
     max_strands: int = 20_000  # live strands of all sessions; beyond: queue_full
-    max_pending_ops: int = 200_000  # unanswered ops of all sessions; beyond: queue_full
+    max_pending_ops: int = 200_000  # unanswered ops of all sessions, each choice of a gen; beyond: queue_full
+    max_strand_ops: int = 16_384  # ops of one strand that are to be done, texts included; beyond: queue_full
     max_choices: int = 4_096  # of one Select
     max_n: int = 128  # choices of one Gen
     start_timeout: float = 600.0  # from Popen to Ready

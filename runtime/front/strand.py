@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from .. import wire
-from ..protocol import Close, Failed, Fork, Gen, Op, Usage
+from ..protocol import MAX_N, Close, Failed, Fork, Gen, Op, Usage
 from .chat import Part
 from .text import TextStream
 
