@@ -61,6 +61,21 @@ def test_the_code_of_a_page_runs(page: Path, backend: FakeBackend) -> None:
     backend.until(lambda: backend.open_strands == 0)
 
 
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = page.read_text()
+    headings = {
+        re.sub(r"[^\w -]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in re.findall("^#.*$", text, re.M)
+    }
+    for path, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", text):
+        if path:
+            assert "://" in path or (page.parent / path).exists(), path
+        else:
+            assert anchor in headings, anchor
+
+
 def public(kind: type) -> set[str]:
     return {name for name in vars(kind) if not name.startswith("_")}
 
