@@ -16,6 +16,7 @@ from plait.constrained.vocabulary import Vocabulary
 from plait.runtime.core.core import Core
 from plait.runtime.core.sampler import SamplerRow, sample
 from plait.runtime.core.settings import CoreSettings
+from plait.runtime.core.strand import Status
 from plait.runtime.models.interface import ForwardBatch
 from plait.runtime.wire import (
     CoreEvent,
@@ -178,6 +179,9 @@ class Driver:
         Nothing stays pinned for a strand that is gone."""
         self.core.check()
         state = self.core.state
+        for strand in state.strands.values():
+            holds = strand.seq.kv_len and strand.status is not Status.RUNNING
+            assert not holds or strand in state.resting, f"{strand} holds KV that nobody could take from it"
         if not any(strand.seq.shelved for strand in state.strands.values()):
             assert not any(node.pins for node in state.tree._walk())
         for strand in self.core.state.strands.values():

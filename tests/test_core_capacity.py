@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from core_kit import Driver, greedy, hot, prompt
 
-from plait.radix import LongestPrefixFirst
+from plait.radix import FCFS, LongestPrefixFirst
+from plait.radix.order import W
 from plait.runtime.core.memory import MAX_TOKENS, kv_tokens
 from plait.runtime.core.settings import CoreSettings
 from plait.runtime.core.strand import Status
@@ -229,6 +232,24 @@ def test_the_default_pool() -> None:
     assert kv_tokens(gib, 1 << 16, 100_000) == 8192, "never more than half"
     with pytest.raises(ModelError, match="memory"):
         kv_tokens(1 << 20, 1 << 16, 2048)
+
+
+def test_a_long_queue_costs_a_step_no_more_than_a_short_one() -> None:
+    asked: list[int] = []
+
+    class Counting(FCFS):
+        def order(self, waiting: Sequence[W]) -> list[W]:
+            asked.append(len(waiting))
+            return super().order(waiting)
+
+    driver = Driver(kv_tokens=100)
+    driver.core.state.order = Counting()
+    for sid in range(1, 1001):
+        driver.open(sid, Append(0, prompt(40, sid)), Sample(1, greedy(2)), priority=sid % 3)
+    for _ in range(5):
+        driver.step()
+    assert asked and max(asked) <= 256
+    assert all(strand.priority == 2 for strand in driver.core.state.running)
 
 
 def test_the_order_of_admission_is_a_policy() -> None:

@@ -35,17 +35,15 @@ class Capacity:
         return state.pool.free >= n
 
     def drop_locks(self, enough: Callable[[], bool], but: Strand | None = None) -> bool:
-        """Let the KV of strands (``but`` one) that do not run become evictable until it is ``enough``, the longest
-        idle ones first. False if it never is."""
+        """Let the KV of strands (``but`` one) that do not run become evictable until it is ``enough``: the longest
+        idle first, those that wait to run last. False if it never is."""
         if enough():
             return True
-        holders = [
-            strand
-            for strand in self._state.strands.values()
-            if strand.status is not Status.RUNNING and strand is not but and strand.seq.kv_len
-        ]
-        holders.sort(key=lambda strand: (strand.status is Status.WAITING, strand.idle_since))
-        for strand in holders:
+        resting = self._state.resting
+        for strand in sorted(resting, key=lambda strand: strand.status is Status.WAITING):
+            if strand is but:
+                continue
+            del resting[strand]
             strand.seq.shelve()
             if enough():
                 return True

@@ -22,6 +22,8 @@ from .strand import Strand
 if TYPE_CHECKING:
     import torch
 
+_WINDOW = 256  # waiting strands that one step looks at, so that a long queue costs a step no more than a short one
+
 
 @dataclass(slots=True)
 class Turn:
@@ -44,13 +46,8 @@ class Preempt:
     def run(self, state: State, turn: Turn) -> None:
         if not state.waiting or not state.running:
             return
-        if len({strand.priority for strand in state.running} | {strand.priority for strand in state.waiting}) == 1:
-            return
-        head = min(state.waiting, key=lambda strand: (-strand.priority, not strand.retracted, strand.arrival))
-        while self._blocked(state, head):
-            victim = self._capacity.victim(below=head.priority)
-            if victim is None:
-                return
+        head = state.waiting[0]
+        while (victim := self._capacity.victim(below=head.priority)) is not None and self._blocked(state, head):
             state.retract(victim)
 
     def _blocked(self, state: State, head: Strand) -> bool:
@@ -127,7 +124,7 @@ class Admit:
         full = turn.budget < 1 or len(state.running) >= state.settings.max_running
         if turn.closed or full or not state.waiting:
             return
-        order = state.order.order(state.waiting)
+        order = state.order.order(state.waiting[:_WINDOW])
         order.sort(key=lambda strand: (-strand.priority, not strand.retracted))
         for strand in order:
             if turn.budget < 1 or len(state.running) >= state.settings.max_running:

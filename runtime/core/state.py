@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable
 
@@ -23,7 +24,7 @@ from .kit import Kit, OpError
 from .scoring import Scoring
 from .sequence import Sequence
 from .settings import CoreSettings
-from .strand import Status, Strand
+from .strand import Status, Strand, urgency
 
 log = logging.getLogger("plait.core")
 
@@ -48,13 +49,13 @@ class State:
         self.tree = RadixTree(self.pool)
         self.strands: dict[int, Strand] = {}
         self.running: list[Strand] = []
-        self.waiting: list[Strand] = []
+        self.waiting: list[Strand] = []  # the most urgent first
         self.ready: deque[Strand] = deque()  # may take up the next op
+        self.resting: dict[Strand, None] = {}  # may hold KV and do not run, the longest idle first
         self.constraints: dict[str, Constraint | OpError] = {}
         self.events: list[CoreEvent] = []
         self.counters = Counters()
         self._arrivals = itertools.count()
-        self._idle_stamps = itertools.count()
 
     # ------------------------------------------------------------ births
 
@@ -119,8 +120,7 @@ class State:
             for choice in request.choices:
                 self._checked(choice, "choices")
             strand.current = Scoring(strand, request, self.kit, self.settings.score_rows)
-        strand.status = Status.WAITING
-        self.waiting.append(strand)
+        self._wait(strand)
 
     def _constraint(self, key: str | None) -> Constraint | None:
         if key is None:
@@ -171,7 +171,8 @@ class State:
         strand.current = None
         strand.retracted = False
         strand.status = Status.IDLE
-        strand.idle_since = next(self._idle_stamps)
+        self.resting.pop(strand, None)
+        self.resting[strand] = None
         if strand.queue:
             self.ready.append(strand)
 
@@ -179,14 +180,22 @@ class State:
         if strand.status is Status.RUNNING:
             self.running.remove(strand)
         elif strand.status is Status.WAITING:
-            self.waiting.remove(strand)
+            self._waits_no_more(strand)
+
+    def _wait(self, strand: Strand) -> None:
+        strand.status = Status.WAITING
+        insort(self.waiting, strand, key=urgency)
+
+    def _waits_no_more(self, strand: Strand) -> None:
+        del self.waiting[bisect_left(self.waiting, urgency(strand), key=urgency)]
 
     # ------------------------------------------------------------ admission and retraction
 
     def admit(self, strand: Strand, cached: int) -> None:
         op = strand.current
         assert op is not None
-        self.waiting.remove(strand)
+        self._waits_no_more(strand)
+        self.resting.pop(strand, None)
         self.running.append(strand)
         strand.status = Status.RUNNING
         strand.retracted = False
@@ -208,9 +217,8 @@ class State:
         else:
             strand.seq.release(keep=False)
         self.running.remove(strand)
-        strand.status = Status.WAITING
         strand.retracted = True
-        self.waiting.append(strand)
+        self._wait(strand)
         self.counters.retractions += 1
 
     # ------------------------------------------------------------ deaths
@@ -256,6 +264,7 @@ class State:
         strand.current = None
         strand.status = Status.CLOSED
         del self.strands[strand.sid]
+        self.resting.pop(strand, None)
         for sid in unborn:
             child = self.strands.get(sid)
             if child is not None and child.status is Status.BLOCKED:

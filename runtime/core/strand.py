@@ -31,7 +31,6 @@ class Strand:
     __slots__ = (
         "arrival",
         "current",
-        "idle_since",
         "priority",
         "program",
         "queue",
@@ -51,7 +50,11 @@ class Strand:
         self.queue: deque[CoreOp | CloseStrand] = deque()
         self.current: Op | None = None
         self.retracted = False
-        self.idle_since = 0
 
     def __repr__(self) -> str:
         return f"<Strand {self.sid} {self.status.value} n={self.seq.n} kv={self.seq.kv_len} queued={len(self.queue)}>"
+
+
+def urgency(strand: Strand) -> tuple[int, bool, int]:
+    """Lower goes first: by priority, then what was retracted, then by age. Fixed while a strand waits."""
+    return -strand.priority, not strand.retracted, strand.arrival
