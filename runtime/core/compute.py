@@ -109,32 +109,24 @@ class Deliver:
         return faults
 
     def _advance(self, state: State, gen: Gen, found: Sampled) -> None:
-        try:
+        with state.guard(gen.strand):
             gen.strand.seq.forget_fresh()
             gen.pick(found)
             if gen.end is not None:
                 state.end_gen(gen)
             else:
                 state.events += gen.outgoing()
-        except OpError as error:
-            state.fail(gen.strand, error)
-        except Exception as error:  # a fault of ours in one op: it fails that strand and no other
-            log.exception("strand %d failed", gen.strand.sid)
-            state.fail(gen.strand, OpError("internal", f"{type(error).__name__}: {error}"))
 
     def _conclude(self, state: State, op: Op) -> None:
         """An op that got rows but no token: the middle of a prompt, a fork, a score, a prefill."""
-        if isinstance(op, Gen):
-            op.computed()
-            state.events += op.outgoing()
-            if op.end is not None:
-                state.end_gen(op)
-        elif isinstance(op, Forking):
-            if not op.rows():
-                state.end_fork(op)
-        elif isinstance(op, Scoring) and not op.need():
-            try:
+        with state.guard(op.strand):
+            if isinstance(op, Gen):
+                op.computed()
+                state.events += op.outgoing()
+                if op.end is not None:
+                    state.end_gen(op)
+            elif isinstance(op, Forking):
+                if not op.rows():
+                    state.end_fork(op)
+            elif isinstance(op, Scoring) and not op.need():
                 state.end_score(op)
-            except Exception as error:  # a fault of ours in one op: it fails that strand and no other
-                log.exception("strand %d failed", op.strand.sid)
-                state.fail(op.strand, OpError("internal", f"{type(error).__name__}: {error}"))

@@ -7,7 +7,8 @@ import logging
 import time
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -82,16 +83,11 @@ class State:
             if isinstance(item, CloseStrand):
                 self.close(strand)
                 return
-            try:
+            with self.guard(strand, item):
                 if isinstance(item, Append):
                     strand.seq.append(self._checked(item.ids, "ids"))
                 else:
                     self._begin(strand, item)
-            except OpError as error:
-                self.fail(strand, error, op=item)
-            except Exception as error:  # a fault of ours in one op: it fails that strand and no other
-                log.exception("strand %d could not begin an op", strand.sid)
-                self.fail(strand, OpError("internal", f"{type(error).__name__}: {error}"), op=item)
 
     def _checked(self, ids: tuple[int, ...], field: str) -> tuple[int, ...]:
         size = self.kit.vocabulary.size
@@ -222,6 +218,17 @@ class State:
         self.counters.retractions += 1
 
     # ------------------------------------------------------------ deaths
+
+    @contextmanager
+    def guard(self, strand: Strand, op: CoreOp | None = None) -> Iterator[None]:
+        """A fault in one op, the client's or our own, fails that strand and no other."""
+        try:
+            yield
+        except OpError as error:
+            self.fail(strand, error, op)
+        except Exception as error:
+            log.exception("strand %d failed", strand.sid)
+            self.fail(strand, OpError("internal", f"{type(error).__name__}: {error}"), op)
 
     def fail(self, strand: Strand, error: OpError, op: CoreOp | Op | None = None) -> None:
         """The op fails; the strand and the children it has not reached go silently."""
