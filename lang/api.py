@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import reprlib
+import warnings
 from collections.abc import Sequence
 from typing import Any, Unpack
 
@@ -90,9 +92,14 @@ def _check_regex(regex: object) -> None:
     if not isinstance(regex, str) or not regex:
         raise InvalidValue(f"regex must be a non-empty string, not {regex!r}", "regex")
     try:
-        re.compile(regex)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "possible nested set": the meaning is still today's
+            re.compile(regex)
     except re.error as error:
         raise InvalidConstraint(f"regex {regex!r} is not a regular expression: {error}", "regex") from error
+    except (RecursionError, OverflowError):
+        why = "it is nested too deeply, or a number in it is too large"
+        raise InvalidConstraint(f"regex {reprlib.repr(regex)} cannot be used: {why}", "regex") from None
 
 
 def gen_int(name: str | None = None, max_tokens: int | None = None, **options: Unpack[GenOptions]) -> Expr:

@@ -184,6 +184,17 @@ def test_a_bad_value_is_refused_where_it_is_written(arguments: dict[str, Any], f
 def test_a_broken_regex_is_refused_where_it_is_written() -> None:
     with pytest.raises(InvalidConstraint, match="regex"):
         plait.gen("x", regex="(a")
+    with pytest.raises(InvalidConstraint, match="nested too deeply"):
+        plait.gen("x", regex="(?:" * 5000 + "a" + ")?" * 5000)
+    with pytest.raises(InvalidConstraint, match="too large"):
+        plait.gen("x", regex="a{99999999999999999999}")
+    plait.gen("x", regex="[[a]")  # Python warns about what it may mean one day; a warning is an error in tests
+
+
+@pytest.mark.parametrize("n", [0, -1, 1025, 2**62])
+def test_an_n_that_cannot_be_is_refused_where_it_is_written(n: int) -> None:
+    with pytest.raises(InvalidValue, match="n must be a whole number from 1"):
+        plait.gen("x", n=n)
 
 
 def test_min_tokens_over_the_default_is_found_when_the_gen_is_added(backend: FakeBackend) -> None:
