@@ -16,8 +16,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::plait.PlaitWarning")  # a rando
 
 
 @pytest.fixture(scope="module")
-def backend(tiny_model_path: Path) -> Iterator[plait.Backend]:
-    with plait.Runtime(str(tiny_model_path), mode="reference", threads=1) as runtime:
+def backend(tiny_model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[plait.Runtime]:
+    address = f"ipc://{tmp_path_factory.mktemp('runtime')}/s"
+    with plait.Runtime(str(tiny_model_path), mode="reference", threads=1, address=address) as runtime:
         yield runtime
 
 
@@ -136,21 +137,18 @@ def test_a_timeout_ends_the_work(backend: plait.Backend) -> None:
     assert everything.run(0, backend=backend).error() is None
 
 
-def test_a_script_under_edit_reuses_a_warm_server(
-    tiny_model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_script_under_edit_reuses_a_warm_server(backend: plait.Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     """With $PLAIT_BACKEND, a run without a backend connects instead of starting one."""
     from plait.lang import defaults
     from plait.runtime.client import Client
 
-    address = f"ipc://{tmp_path}/warm"
+    assert backend.address is not None
     monkeypatch.setattr(defaults, "_started", None)
-    monkeypatch.setenv("PLAIT_BACKEND", address)
-    with plait.Runtime(tiny_model_path, mode="reference", kv_tokens=4096, threads=1, address=address) as warm:
-        state = everything.run(0, seed=1)
-        assert isinstance(defaults.default_backend(), Client)
-        assert state.text() == everything.run(0, seed=1, backend=warm).text()
-        defaults._close_started()
+    monkeypatch.setenv("PLAIT_BACKEND", backend.address)
+    state = everything.run(0, seed=1)
+    assert isinstance(defaults.default_backend(), Client)
+    assert state.text() == everything.run(0, seed=1, backend=backend).text()
+    defaults._close_started()
 
 
 def test_the_demo(tiny_model_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
