@@ -93,7 +93,6 @@ class OpenStrand(Message, frozen=True):
     sid: int
     namespace: str = ""
     priority: int = 0
-    program: int = 0
 
 
 class ExtendStrand(Message, frozen=True):

@@ -49,21 +49,29 @@ def keep_min_p(weights: Floats, share: float) -> Indices:
     return np.flatnonzero(weights >= np.float32(share) * weights.max())
 
 
-def draw(weights: Floats, uniform: float) -> int:
-    """Inverse CDF: the first index whose running sum of weights exceeds ``uniform`` (in [0, 1)) of the total.
+def draw(weights: Floats, noise: NDArray[np.uint32]) -> int:
+    """An index with probability proportional to its weight, from 32 random bits for each; never one of weight 0.
 
-    An index of weight 0 is never drawn. Large rows are summed in blocks of 256 first, then inside one block.
+    An exponential race (the Gumbel-max trick): index i arrives at E_i / w_i with E_i = -log(1 - u_i), and the first
+    wins. Unlike an inverse CDF, whose edges crowd together in a vocabulary's tail, it changes its winner only where
+    two arrivals nearly tie, so a seed survives the last bits of the logits.
     """
-    n = len(weights)
-    if n <= _SMALL:
-        sums = np.cumsum(weights, dtype=np.float64)
-        return _first_above(sums, uniform * float(sums[-1]))
-    sums = np.cumsum(_block_sums(weights), dtype=np.float64)
-    target = uniform * float(sums[-1])
-    block = _first_above(sums, target)
-    start = block * _BLOCK
-    inner = np.cumsum(weights[start : start + _BLOCK], dtype=np.float64)
-    return start + _first_above(inner, target - (float(sums[block - 1]) if block else 0.0))
+    # E >= u, so w / u bounds every speed w / E from above; only the few that may beat the best bound need a log.
+    bound = noise.astype(np.float32)
+    bound += np.float32(0.5)
+    bound *= np.float32(2.0**-32)
+    np.divide(weights, bound, out=bound)
+    best = np.array([bound.argmax()])
+    able = np.flatnonzero(bound >= (1 - 1e-5) * float(_speeds(weights, noise, best)[0]))
+    if len(able) == 1:
+        return int(able[0])
+    return int(able[_speeds(weights, noise, able).argmax()])
+
+
+def _speeds(weights: Floats, noise: NDArray[np.uint32], at: Indices) -> NDArray[np.float64]:
+    uniform = (noise[at] + 0.5) * 2.0**-32  # float64, inside (0, 1)
+    speeds: NDArray[np.float64] = weights[at] / -np.log1p(-uniform)
+    return speeds
 
 
 def exponentials(values: Floats, peak: np.float32, temperature: float, out: Floats) -> Floats:
@@ -73,12 +81,6 @@ def exponentials(values: Floats, peak: np.float32, temperature: float, out: Floa
         # Below 1e-30 the float32 quotient 0 / temperature could be 0 / 0; everything but the peak is 0 long before.
         np.divide(out, np.float32(max(temperature, 1e-30)), out=out)
     return np.exp(out, out=out)
-
-
-def _first_above(sums: NDArray[np.float64], target: float) -> int:
-    index = int(np.searchsorted(sums, target, side="right"))
-    # Rounding may put the target at or above the last sum: then the last index that added anything.
-    return index if index < len(sums) else int(np.searchsorted(sums, sums[-1], side="left"))
 
 
 def _block_sums(weights: Floats) -> Floats:

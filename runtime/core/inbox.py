@@ -36,7 +36,7 @@ class Inbox:
     def receive(self, message: ToCore) -> None:
         for item in message.items:
             if isinstance(item, OpenStrand):
-                self._state.open(item.sid, item.namespace, item.priority, item.program)
+                self._state.open(item.sid, item.namespace, item.priority)
             elif isinstance(item, ExtendStrand):
                 self._extend(item)
             elif isinstance(item, CloseStrand):
@@ -59,9 +59,7 @@ class Inbox:
         for op in item.ops:
             if isinstance(op, ForkAt):
                 for child in op.children:
-                    self._state.open(
-                        child, strand.seq.namespace, strand.priority, strand.program, status=Status.BLOCKED
-                    )
+                    self._state.open(child, strand.seq.namespace, strand.priority, status=Status.BLOCKED)
         strand.queue.extend(item.ops)
         self._wake(strand)
 

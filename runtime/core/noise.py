@@ -8,9 +8,14 @@ finalizer of splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom numbe
     uniform = top 53 bits of word / 2**53                          G = 2**64 / golden ratio, odd
 
 mix is a bijection, so keys that differ in one part only never collide.
+
+A draw from a vocabulary takes one number for each token, see :func:`token_noise`.
 """
 
 from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -34,3 +39,20 @@ def _mix(value: int) -> int:
     value = ((value ^ (value >> 30)) * _FIRST) & _MASK
     value = ((value ^ (value >> 27)) * _SECOND) & _MASK
     return value ^ (value >> 31)
+
+
+def token_noise(key: int, ids: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """32 random bits for each token, a function of ``key`` (:func:`word`) and its id alone.
+
+    A 32-bit multiply-xorshift finalizer (constants by Wellons' hash prospector), with one half of the key before it
+    and the other in its middle. For one key it is a bijection of ids.
+    """
+    bits = ids ^ np.uint32(key & 0xFFFFFFFF)
+    bits *= np.uint32(0x9E3779B1)
+    bits ^= bits >> np.uint32(16)
+    bits *= np.uint32(0x21F0AAAD)
+    bits ^= np.uint32(key >> 32)
+    bits ^= bits >> np.uint32(15)
+    bits *= np.uint32(0xD35A2D97)
+    bits ^= bits >> np.uint32(15)
+    return bits

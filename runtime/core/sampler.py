@@ -5,14 +5,15 @@ Order, per row::
     raw log-softmax (only if logprobs are asked for)
     -> logit_bias -> repetition (prompt + output) -> presence, frequency (output)
     -> stop ids off while min_tokens are missing -> constraint mask
-    -> temperature -> top_k -> top_p -> min_p -> one uniform number through the inverse CDF
+    -> temperature -> top_k -> top_p -> min_p -> an exponential race of the tokens left
 
 Temperature 0 takes the first maximum. A row that is not finite gives :attr:`Sampled.error` and leaves the others
-alone. The uniform number is keyed by (seed, choice, position of the token in its op), see :mod:`.noise`.
+alone. The noise is keyed by (seed, choice, position of the token in its op; token), see :mod:`.noise`.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from ..wire import SampleParams
 from .filters import draw, exponentials, keep_min_p, keep_top_k, keep_top_p
 from .logprobs import Top, logprob
-from .noise import uniform
+from .noise import token_noise, word
 
 if TYPE_CHECKING:
     import torch
@@ -180,7 +181,7 @@ def _sample_row(raw: Row, row: SamplerRow, scratch: Row) -> Sampled:
         peak = values.max()
         if not np.isfinite(peak):
             return Sampled(-1, error=_fault(raw))
-        index = _draw_filtered(values, peak, row, scratch)
+        index = _draw_filtered(values, ids, peak, row, scratch)
     token = index if ids is None else int(ids[index])
     if not params.logprobs:
         return Sampled(token)
@@ -188,7 +189,7 @@ def _sample_row(raw: Row, row: SamplerRow, scratch: Row) -> Sampled:
     return Sampled(token, value, top)
 
 
-def _draw_filtered(values: Row, peak: np.float32, row: SamplerRow, scratch: Row) -> int:
+def _draw_filtered(values: Row, ids: NDArray[np.intp] | None, peak: np.float32, row: SamplerRow, scratch: Row) -> int:
     params = row.params
     kept: NDArray[np.intp] | None = None
     if 0 < params.top_k < len(values):
@@ -201,8 +202,25 @@ def _draw_filtered(values: Row, peak: np.float32, row: SamplerRow, scratch: Row)
     if params.min_p > 0.0:
         inside = keep_min_p(weights, params.min_p)
         kept, weights = inside if kept is None else kept[inside], weights[inside]
-    index = draw(weights, uniform(params.seed, row.choice, row.position))
+    noise = token_noise(word(params.seed, row.choice, row.position), _tokens(len(weights), ids, kept))
+    index = draw(weights, noise)
     return index if kept is None else int(kept[index])
+
+
+def _tokens(size: int, ids: NDArray[np.intp] | None, kept: NDArray[np.intp] | None) -> NDArray[np.uint32]:
+    """Token ids of what is left of a row."""
+    if ids is None and kept is None:
+        return _all_ids(size)
+    left = ids if kept is None else kept if ids is None else ids[kept]
+    assert left is not None
+    return left.astype(np.uint32)
+
+
+@functools.lru_cache(maxsize=4)
+def _all_ids(size: int) -> NDArray[np.uint32]:
+    ids = np.arange(size, dtype=np.uint32)
+    ids.flags.writeable = False
+    return ids
 
 
 def _allowed(mask: NDArray[np.uint32], size: int) -> NDArray[np.intp]:

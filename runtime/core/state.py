@@ -60,14 +60,13 @@ class State:
 
     # ------------------------------------------------------------ births
 
-    def open(self, sid: int, namespace: str, priority: int, program: int, status: Status = Status.IDLE) -> Strand:
+    def open(self, sid: int, namespace: str, priority: int, status: Status = Status.IDLE) -> Strand:
         if sid in self.strands:
             raise ValueError(f"strand {sid} is open already")
         strand = Strand(
             sid,
             Sequence(self.tree, self.pool, namespace),
             priority=priority,
-            program=program,
             arrival=next(self._arrivals),
             status=status,
         )

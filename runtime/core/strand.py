@@ -32,7 +32,6 @@ class Strand:
         "arrival",
         "current",
         "priority",
-        "program",
         "queue",
         "retracted",
         "seq",
@@ -40,11 +39,10 @@ class Strand:
         "status",
     )
 
-    def __init__(self, sid: int, seq: Sequence, *, priority: int, program: int, arrival: int, status: Status) -> None:
+    def __init__(self, sid: int, seq: Sequence, *, priority: int, arrival: int, status: Status) -> None:
         self.sid = sid
         self.seq = seq
         self.priority = priority
-        self.program = program
         self.arrival = arrival
         self.status = status
         self.queue: deque[CoreOp | CloseStrand] = deque()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -26,7 +25,6 @@ class Intake:
 
     def __init__(self, front: Front) -> None:
         self._front = front
-        self._serial = itertools.count(1)
 
     def apply(self, session: Session, actions: Sequence[Action]) -> None:
         if session.closed:
@@ -87,7 +85,7 @@ class Intake:
     def _program(self, session: Session, number: int) -> Program:
         program = session.programs.get(number)
         if program is None:
-            program = session.programs[number] = Program(number, next(self._serial))
+            program = session.programs[number] = Program(number)
         return program
 
     @property

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -110,7 +109,6 @@ class Program:
     """All strands of one run. A VarRef may ask for a text until the last strand is forgotten, and may read it later."""
 
     number: int
-    serial: int  # unique over all sessions: what the core is told
     strands: dict[int, Strand] = field(default_factory=dict)
     texts: dict[tuple[int, int, int], str | OpError] = field(default_factory=dict)
     gone: dict[int, Gone] = field(default_factory=dict)
@@ -245,12 +243,6 @@ class Strand:
             elif isinstance(entry.op, wire.Score):
                 self.known += min(len(ids) for ids in entry.op.choices)
 
-    def ancestors(self) -> Iterator[Strand]:
-        strand = self.parent
-        while strand is not None:
-            yield strand
-            strand = strand.parent
-
 
 def choices_of(item: Item) -> range:
     """The choices that are answered one by one. An ``n`` that cannot be right must not make us count to it."""
@@ -277,6 +269,4 @@ def consequence(cause: OpError) -> OpError:
 
 
 def opening(strand: Strand) -> wire.OpenStrand:
-    return wire.OpenStrand(
-        sid=strand.sid, namespace=strand.namespace, priority=strand.priority, program=strand.program.serial
-    )
+    return wire.OpenStrand(sid=strand.sid, namespace=strand.namespace, priority=strand.priority)
