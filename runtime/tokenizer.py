@@ -90,6 +90,26 @@ class Tokenizer:
         ids: list[int] = tokenizer.encode(_without_surrogates(text), add_special_tokens=False).ids
         return ids
 
+    def fewest(self, text: str) -> int:
+        """``text`` has at least this many ids. Costs next to nothing, so nobody need encode what cannot fit."""
+        return -(-len(text.encode("utf-8", "replace")) // self._most_bytes) if self._most_bytes else 0
+
+    @cached_property
+    def _most_bytes(self) -> int:
+        """How many bytes of a text one id can stand for; 0: there is no telling."""
+        longest = max((len(spelling) for spelling in self._spelling if spelling), default=1)
+        shrink = 1
+        for step in _parts(self._json.get("normalizer")):
+            if step["type"] in ("NFC", "NFD", "NFKC", "NFKD"):
+                shrink = 4  # three letters of Hangul, nine bytes, become one of three
+            elif step["type"] == "Replace":
+                pattern = step["pattern"].get("String")
+                if pattern is None or len(step["content"]) < len(pattern):
+                    return 0
+            elif step["type"] != "Prepend":
+                return 0
+        return longest * shrink
+
     def token_bytes(self, token: int) -> bytes:
         """What to show for an id: its bytes, or the name of a special token; b"" for padded ids."""
         return self._spelling[token] or b""

@@ -362,6 +362,33 @@ def test_malformed_actions_harm_nobody(tiny: tuple[Tokenizer, str]) -> None:
     bench(tiny, body)
 
 
+def test_a_prompt_that_cannot_fit_is_not_even_encoded(
+    tiny: tuple[Tokenizer, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Encoding is done on the front's loop, where every other request waits: a second per megabyte."""
+    longest = [0]
+    encode = Tokenizer.encode
+
+    def counted(self: Tokenizer, text: str, *, special: bool, start: bool = False) -> list[int]:
+        longest[0] = max(longest[0], len(text))
+        return encode(self, text, special=special, start=start)
+
+    monkeypatch.setattr(Tokenizer, "encode", counted)
+
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Text_gen(1, "a" * 5_000_000, 2))
+        failed = await b.failed(1, 2)
+        assert (failed.code, failed.field) == ("context_length", "prompt")
+        b.send(Open(2, 1), Extend(2, (Text(1, "x"), Select(2, ("yes", "a" * 5_000_000)))))
+        failed = await b.failed(2, 2)
+        assert (failed.code, failed.field) == ("context_length", "choices")
+        b.send(Open(3, 1), Extend(3, (RoleBegin(1, "user"), Text(2, "<|im_end|>" * 500_000), RoleEnd(3), gen(4))))
+        assert (await b.failed(3, 4)).code == "context_length"
+        assert longest[0] < 100_000
+
+    bench(tiny, body)
+
+
 def test_prompt_longer_than_the_context(tiny: tuple[Tokenizer, str]) -> None:
     async def body(b: Bench) -> None:
         b.send(Open(1, 1), Extend(1, (Ids(1, (5,) * 65), gen(2))))

@@ -51,6 +51,23 @@ def test_folder_and_gguf_agree(tiny: Tokenizer, tiny_gguf: Tokenizer) -> None:
             assert tiny.encode(text, special=special) == tiny_gguf.encode(text, special=special)
 
 
+def test_a_text_has_at_least_so_many_ids(tiny: Tokenizer) -> None:
+    for text in [*texts(300), "the " * 500, "<|im_end|>" * 9, "\ud800x"]:
+        for special in (True, False):
+            assert tiny.fewest(text) <= len(tiny.encode(text, special=special))
+    assert tiny.fewest("x" * 1_000_000) > 10_000
+
+
+@pytest.mark.parametrize(("normalizer", "known"), [("NFC", True), ("Strip", False)])
+def test_a_normalizer_may_shorten_a_text(tiny: Tokenizer, normalizer: str, known: bool) -> None:
+    step = {"type": normalizer, "strip_left": True, "strip_right": True} if normalizer == "Strip" else {"type": "NFC"}
+    data = {**tiny._json, "normalizer": step}
+    tokenizer = Tokenizer(data, size=tiny.size, bos_id=None, eos_ids=(2,), add_bos=False)
+    assert (tokenizer.fewest("x" * 1_000_000) > 0) is known
+    for text in ["\u1112\u1161\u11ab" * 400, " " * 4000, *texts(50)]:
+        assert tokenizer.fewest(text) <= len(tokenizer.encode(text, special=False))
+
+
 def test_every_text_comes_back(tiny: Tokenizer) -> None:
     vocabulary = tiny.vocabulary
     for text in texts(300):

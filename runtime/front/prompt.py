@@ -18,6 +18,7 @@ class Prompt:
 
     def __init__(self, model: ServedModel) -> None:
         self._tokenizer = model.tokenizer
+        self._context_length = model.context_length
         self._specials = sorted(model.tokenizer.special_tokens, key=len, reverse=True)
         self._first = {text[0] for text in self._specials}
         self.template: ChatTemplate | None = None
@@ -177,6 +178,7 @@ class Prompt:
 
     def choice(self, text: str) -> tuple[int, ...]:
         """A choice of a Select, encoded alone."""
+        self._may_fit((text,), "choices")
         return tuple(self._tokenizer.encode(text, special=False))
 
     @property
@@ -184,7 +186,19 @@ class Prompt:
         """What the unconditional method scores after."""
         return () if self._tokenizer.bos_id is None else (self._tokenizer.bos_id,)
 
+    def _may_fit(self, texts: Sequence[str], field: str) -> None:
+        """Encoding takes a second per megabyte, and all wait: what cannot fit is refused by its length alone."""
+        least = self._tokenizer.fewest("".join(texts))
+        if least > self._context_length:
+            raise OpError(
+                "context_length",
+                f"the prompt has at least {least} tokens, but the model's context holds {self._context_length}: "
+                "shorten the prompt",
+                field,
+            )
+
     def _encode(self, parts: Sequence[Part], *, start: bool) -> list[int]:
+        self._may_fit([part.text for part in parts], "prompt")
         plain = [part.text for part in parts if not part.special]
         if not any(first in text for text in plain for first in self._first):
             return self._tokenizer.encode("".join(part.text for part in parts), special=True, start=start)
