@@ -17,7 +17,7 @@ import zmq
 from . import address as addresses
 from .backend import Listener
 from .dispatch import Dispatch
-from .errors import BackendClosed, BackendError, ConnectTimeout, ProtocolMismatch, RequestError
+from .errors import BackendClosed, BackendError, ConnectTimeout, InvalidValue, ProtocolMismatch, RequestError
 from .protocol import (
     MAX_FRAME_BYTES,
     PROTOCOL_VERSION,
@@ -39,8 +39,10 @@ def connect(address: str, timeout: float = 10) -> Client:
     """The runtime that listens at ``address``: ``ipc:///path`` or ``tcp://host:port[?curve=KEY]``.
 
     Raises ConnectTimeout if nobody answers within ``timeout`` seconds, ProtocolMismatch if the server is of another
-    version, InvalidValue for an address that cannot be right.
+    version, InvalidValue for an address or a timeout that cannot be right.
     """
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= threading.TIMEOUT_MAX:
+        raise InvalidValue(f"timeout must be a number of seconds above 0, not {timeout!r}", "timeout")
     return Client(address, timeout)
 
 

@@ -453,6 +453,12 @@ def test_nobody_there(tmp_path: Path) -> None:
         connect(f"ipc://{tmp_path}/nobody", timeout=0.2)
 
 
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "1"])
+def test_a_timeout_that_cannot_be_right(tmp_path: Path, timeout: float) -> None:
+    with pytest.raises(InvalidValue, match="timeout must be"):
+        connect(f"ipc://{tmp_path}/nobody", timeout=timeout)
+
+
 def test_a_server_of_another_version(tmp_path: Path) -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     router = context.socket(zmq.ROUTER)
