@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plait.runtime.core.filters import draw, keep_min_p, keep_top_k, keep_top_p
-from plait.runtime.core.noise import uniform, word
+from plait.runtime.core.noise import token_noise, uniform, word
 
 
 def ranked(values: np.ndarray) -> np.ndarray:
@@ -54,23 +54,28 @@ def test_min_p(weights: np.ndarray, quarters: int) -> None:
 
 
 @settings(max_examples=60)
-@given(size=st.sampled_from([1, 5, 256, 2048, 2049, 4096, 5000]), seed=st.integers(0, 99), u=st.floats(0, 1 - 2**-53))
-def test_draw_is_the_inverse_cdf(size: int, seed: int, u: float) -> None:
+@given(size=st.sampled_from([1, 5, 256, 5000]), seed=st.integers(0, 99), key=st.integers(0, 2**64 - 1))
+def test_draw_is_a_race(size: int, seed: int, key: int) -> None:
+    """Each arrives after an exponential time over its weight; the first is drawn."""
     rng = np.random.default_rng(seed)
-    weights = (rng.integers(0, 3, size) * rng.integers(0, 2, size)).astype(np.float32)
+    weights = (rng.integers(0, 3, size) * rng.integers(0, 2, size) * rng.random(size)).astype(np.float32)
     weights[rng.integers(size)] = 1
-    sums = np.cumsum(weights.astype(np.float64))
-    index = draw(weights, u)
+    noise = token_noise(key, np.arange(size, dtype=np.uint32))
+    uniform = (noise.astype(np.float64) + 0.5) / 2**32
+    with np.errstate(divide="ignore"):
+        arrival = np.where(weights > 0, -np.log1p(-uniform) / weights, np.inf)
+    index = draw(weights, noise)
     assert weights[index] > 0
-    assert index == int(np.searchsorted(sums, u * sums[-1], side="right"))
+    assert arrival[index] <= arrival.min() * (1 + 1e-12)
 
 
-def test_draw_at_the_very_end_skips_trailing_zeros() -> None:
-    for size in (10, 3000):
-        weights = np.zeros(size, dtype=np.float32)
-        weights[:4] = 0.1
-        assert draw(weights, 1 - 2**-53) == 3
-        assert draw(weights, 0.0) == 0
+def test_draw_with_the_noise_at_its_ends() -> None:
+    for value in (0, 2**32 - 1):
+        noise = np.full(3000, value, dtype=np.uint32)
+        weights = np.zeros(3000, dtype=np.float32)
+        weights[[7, 2000]] = 0.25, 1e-30
+        assert draw(weights, noise) == 7
+        assert draw(weights[2000:], noise[2000:]) == 0
 
 
 # ---------------------------------------------------------------- noise
@@ -109,6 +114,27 @@ def test_noise_is_even_and_uncorrelated_along_every_part_of_the_key() -> None:
         assert chi < 37.7, f"{name}: {chi} (15 degrees of freedom, once in 1,000)"
         assert abs(np.corrcoef(values[:-1], values[1:])[0, 1]) < 0.06, name
     assert abs(np.corrcoef(streams["position"], streams["seed"])[0, 1]) < 0.06
+
+
+def test_token_noise_is_fixed_forever() -> None:
+    assert token_noise(word(1, 2, 3), np.array([0, 1, 49_151], dtype=np.uint32)).tolist() == [
+        4101350967,
+        201904674,
+        2861455203,
+    ]
+    part = np.array([3, 77, 500], dtype=np.uint32)  # a token's noise does not depend on what stands beside it
+    assert token_noise(9, part).tolist() == token_noise(9, np.arange(501, dtype=np.uint32))[part].tolist()
+
+
+def test_token_noise_is_even_and_uncorrelated() -> None:
+    ids = np.arange(4096, dtype=np.uint32)
+    table = np.array([token_noise(word(5, 0, position), ids) for position in range(256)]) / 2**32
+    for name, values in (("ids", table[0]), ("positions", table[:, 0]), ("all", table.ravel())):
+        counts = np.histogram(values, bins=16, range=(0, 1))[0]
+        expected = len(values) / 16
+        assert float(((counts - expected) ** 2 / expected).sum()) < 37.7, name
+    assert abs(np.corrcoef(table[:, :-1].ravel(), table[:, 1:].ravel())[0, 1]) < 0.005
+    assert abs(np.corrcoef(table[:-1].ravel(), table[1:].ravel())[0, 1]) < 0.005
 
 
 def test_keys_do_not_collide() -> None:

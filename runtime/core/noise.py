@@ -42,17 +42,18 @@ def _mix(value: int) -> int:
 
 
 def token_noise(key: int, ids: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """32 random bits for each token, a function of ``key`` (:func:`word`) and its id alone.
+    """32 random bits for each token, a function of ``key`` (:func:`word`) and its id alone; the upper ones are better.
 
-    A 32-bit multiply-xorshift finalizer (constants by Wellons' hash prospector), with one half of the key before it
-    and the other in its middle. For one key it is a bijection of ids.
+    Multiply and xorshift as in a 32-bit finalizer (constants by Wellons' hash prospector), with one half of the key
+    before them and the other in their middle. For one key it is a bijection of ids.
     """
     bits = ids ^ np.uint32(key & 0xFFFFFFFF)
     bits *= np.uint32(0x9E3779B1)
-    bits ^= bits >> np.uint32(16)
+    spare = bits >> np.uint32(16)
+    bits ^= spare
     bits *= np.uint32(0x21F0AAAD)
+    np.right_shift(bits, np.uint32(15), out=spare)
+    bits ^= spare
     bits ^= np.uint32(key >> 32)
-    bits ^= bits >> np.uint32(15)
     bits *= np.uint32(0xD35A2D97)
-    bits ^= bits >> np.uint32(15)
     return bits
