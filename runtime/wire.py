@@ -244,7 +244,7 @@ class Ready(Message, frozen=True):
     context_length: int
     mode: str
     device: str
-    kernels: str  # "native" | "reference" | "triton"
+    kernels: str  # "cpu" | "reference" | "triton"
 
 
 class Fatal(Message, frozen=True):

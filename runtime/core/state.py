@@ -239,10 +239,10 @@ class State:
 
     def abort(self, strand: Strand) -> None:
         """The running op ends with what it has; everything after it is dropped."""
-        if strand.status is Status.IDLE and _resumes(strand):
+        if _resumes(strand):
             self.proceed(strand)  # an earlier epoch began it, so the front waits for how it ends
-            if strand.status is Status.CLOSED:
-                return
+        if strand.status is Status.CLOSED:
+            return
         op = strand.current
         if isinstance(op, Gen):
             op.abort()
@@ -311,6 +311,8 @@ class State:
 
 
 def _resumes(strand: Strand) -> bool:
-    """The next op but Appends was running in an earlier epoch."""
+    """It has not taken up its op yet, which was running in an earlier epoch."""
+    if strand.status is not Status.IDLE:
+        return False
     following = next((item for item in strand.queue if not isinstance(item, Append)), None)
     return isinstance(following, Sample) and following.resume_usage is not None
