@@ -79,6 +79,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["nothing"], "No such command"),
         (["serve", "--port", "70000"], "--port"),
         (["serve", "--mode", "magic"], "--mode"),
+        (["serve", "no-such-model", "--api-key", ""], "--api-key is empty"),
         (["serve", "no-such-model"], "no such model: tried the path no-such-model"),
         (["demo", "--model", "no-such-model"], "no such model"),
         (["chat", "no-such-model"], "no such model"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from ..backend import Backend
@@ -46,7 +47,7 @@ class Conversation:
         self._op = 0
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
 
-    def say(self, text: str, write: Any) -> Done | None:
+    def say(self, text: str, write: Callable[[str], None]) -> Done | None:
         """The answer's Done, or None when it was stopped. Raises PlaitError; the conversation then stays as before."""
         before = len(self._turns)
         self._turns.append(("user", text))
@@ -99,7 +100,7 @@ class Conversation:
         self._op += 1
         return self._op
 
-    def _listen(self, answer: list[str], write: Any) -> Done:
+    def _listen(self, answer: list[str], write: Callable[[str], None]) -> Done:
         gen = self._op - 1
         while True:
             event = self._events.get()

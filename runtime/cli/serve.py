@@ -22,6 +22,10 @@ def serve(
     settings: ServerSettings, options: dict[str, Any], *, host: str, port: int, drain: int, access_log: bool
 ) -> None:
     """Returns when a signal has ended it: running requests get ``drain`` seconds, a second signal none."""
+    if not all(key.strip() for key in settings.api_keys):
+        raise RequestError(
+            "--api-key is empty: give a key, or leave it out to serve everyone who can connect", "api_key"
+        )
     if not settings.api_keys and not is_loopback(host):
         print(f"plait: warning: {host} is reachable from outside, and there is no --api-key", file=sys.stderr)
     with bound(host, port) as listening, terminable():
