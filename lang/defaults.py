@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from ..runtime.backend import Backend
-from ..runtime.errors import BackendError, InvalidValue
+from ..runtime.errors import BackendClosed, BackendError, InvalidValue
 
 _lock = threading.Lock()
 _backend: Backend | None = None
@@ -38,19 +38,30 @@ def register_factory(factory: Callable[[], Backend]) -> None:
 
 
 def default_backend() -> Backend:
-    """Raises BackendError when there is none and none can be started."""
+    """One that we started and that has ended since (its server went away, say) is started anew.
+
+    Raises BackendError when there is none and none can be started.
+    """
     global _started
     with _lock:
         if _backend is not None:
             return _backend
-        if _started is None:
+        if _started is None or _has_ended(_started):
             if _factory is None:
                 raise BackendError("there is no default backend; give run(backend=...) or call set_default_backend")
             _started = _factory()
-            atexit.register(_close_started)
         return _started
 
 
+def _has_ended(backend: Backend) -> bool:
+    try:
+        backend.info()
+    except BackendClosed:
+        return True
+    return False
+
+
+@atexit.register
 def _close_started() -> None:
     global _started
     with _lock:

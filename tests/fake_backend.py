@@ -125,6 +125,8 @@ class FakeBackend:
             self._changed.notify_all()
 
     def info(self) -> Info:
+        if self.closed:
+            raise BackendClosed("the backend is closed")
         return Info("fake", 4096, 512, 4096, "reference", "cpu", "0", True)
 
     def close(self) -> None:

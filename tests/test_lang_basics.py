@@ -647,6 +647,24 @@ def test_the_default_backend(backend: FakeBackend) -> None:
     assert backend.ops(Gen)
 
 
+def test_a_default_backend_that_ended_is_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    from plait.lang import defaults
+
+    made: list[FakeBackend] = []
+
+    def factory() -> FakeBackend:
+        made.append(FakeBackend())
+        return made[-1]
+
+    monkeypatch.setattr(defaults, "_started", None)
+    monkeypatch.setattr(defaults, "_factory", factory)
+    program = plait.function(lambda s: s.text())
+    for _ in range(2):
+        assert program.run().ret_value == program.run().ret_value == ""
+        made[-1].close()
+    assert len(made) == 2
+
+
 def test_events_after_the_end_are_harmless(backend: FakeBackend) -> None:
     @plait.function
     def program(s: plait.State) -> None:
