@@ -294,6 +294,15 @@ def test_the_process_loads_a_model_serves_ignores_ctrl_c_and_ends_with_its_paren
         assert child.wait(30) == 0
 
 
+def test_a_parent_that_is_killed_while_the_model_loads_leaves_nothing(tmp_path: Path, tiny_model_path: Path) -> None:
+    folder = tmp_path / "plait-x"
+    folder.mkdir()
+    with process(folder, "--model", str(tiny_model_path), "--mode", "reference") as (child, _, write):
+        os.close(write)
+        assert child.wait(30) == 0
+    assert not (folder / "p").exists()
+
+
 def test_sigterm_ends_the_process(tmp_path: Path, tiny_model_path: Path) -> None:
     with process(tmp_path, "--model", str(tiny_model_path), "--mode", "reference") as (child, front, _):
         (ready,) = receive(front)

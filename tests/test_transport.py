@@ -675,6 +675,20 @@ def test_use_after_fork_is_a_clear_error(runtime: Runtime) -> None:
         told.closed(strand)
 
 
+def test_no_folder_is_left_to_a_kill(
+    folder: Path, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once both ends are connected nothing lies in the file system any more that a kill -9 would leave there."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with running(folder, tokenizer) as runtime:
+        assert not list(tmp_path.iterdir())
+        os.kill(runtime.core_pid or 0, signal.SIGKILL)
+        told, strand = Told(), runtime.allocate()
+        runtime.submit(list(program(strand).actions), told)
+        told.closed(strand)
+        assert not list(tmp_path.iterdir())
+
+
 def test_the_core_ends_with_its_parent(folder: Path, tmp_path: Path) -> None:
     """kill -9 of the process that owns a Runtime leaves no core behind."""
     script = (

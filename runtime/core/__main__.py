@@ -7,9 +7,11 @@ the whole process group, and what it means is for the front to decide.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
+import threading
 
 # Before torch is imported: idle OpenMP threads would spin beside our own pool.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -33,10 +35,28 @@ def _terminate(signum: int, frame: object) -> None:
     raise SystemExit(0)
 
 
+def _end_with_parent(pipe: int, address: str) -> None:
+    """Wait for the parent's end, however it ended, and end at once: loading a model or a step may take long.
+
+    What a killed parent could not remove goes too: its socket for us, and the folder that it made for it.
+    """
+    while os.read(pipe, 1):
+        pass
+    path = address.removeprefix("ipc://")
+    if path != address and os.path.basename(os.path.dirname(path)).startswith("plait-"):
+        with contextlib.suppress(OSError):  # the parent removed them
+            os.unlink(path)
+        with contextlib.suppress(OSError):
+            os.rmdir(os.path.dirname(path))
+    os._exit(0)
+
+
 def main(argv: list[str] | None = None) -> int:
     options = arguments().parse_args(argv)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _terminate)
+    if options.pipe is not None:  # a thread that blocks costs the loop nothing
+        threading.Thread(target=_end_with_parent, args=(options.pipe, options.connect), daemon=True).start()
     from .process import serve
 
     return serve(options)

@@ -113,9 +113,11 @@ class CoreProcess:
         threading.Thread(target=self._watch, name="plait-core-watch", daemon=True).start()
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._ready
+                ready = await self._ready
         except TimeoutError:
             raise BackendError(f"the core was not ready within {self._timeout:g} s{self._said()}") from None
+        self._remove_folder()  # both ends are connected; a kill -9 of us must not leave it behind
+        return ready
 
     async def close(self) -> None:
         if self._closed:
@@ -146,6 +148,9 @@ class CoreProcess:
         if self._context is not None:
             self._context.destroy(linger=0)
             self._context = None
+        self._remove_folder()
+
+    def _remove_folder(self) -> None:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
