@@ -16,15 +16,14 @@ import zmq
 
 from . import address as addresses
 from .backend import Listener
-from .dispatch import Dispatch
-from .errors import BackendClosed, BackendError, ConnectTimeout, InvalidValue, ProtocolMismatch, RequestError
+from .dispatch import Dispatch, packed
+from .errors import BackendClosed, BackendError, ConnectTimeout, InvalidValue, ProtocolMismatch
 from .protocol import (
     MAX_FRAME_BYTES,
     PROTOCOL_VERSION,
     Abort,
     Action,
     Batch,
-    Fragment,
     Hello,
     Info,
     Lost,
@@ -112,11 +111,9 @@ class Client:
         return self._dispatch.allocate()
 
     def submit(self, actions: Sequence[Action], listener: Listener) -> None:
-        """Also raises RequestError for more than one frame holds: the server would hang up on all we have there."""
+        """Also raises RequestError for what the server could not read: it would hang up on all we have there."""
         self._check()
-        frame = encode(Fragment(tuple(actions)))
-        if len(frame) > MAX_FRAME_BYTES:
-            raise RequestError(f"{len(frame):,} bytes in one message, and at most {MAX_FRAME_BYTES:,} fit: send less")
+        _, frame = packed(actions)
         self._dispatch.add(actions, listener)
         self._send(frame)
 

@@ -7,11 +7,47 @@ import logging
 import threading
 from collections.abc import Sequence
 
+import msgspec
+
 from .backend import Listener
-from .errors import BackendClosed
-from .protocol import Action, Closed, Delta, Done, Event, Failed, Fork, Lost, Open
+from .errors import BackendClosed, InvalidValue, RequestError
+from .protocol import (
+    MAX_FRAME_BYTES,
+    Action,
+    Closed,
+    Delta,
+    Done,
+    Event,
+    Failed,
+    Fork,
+    Fragment,
+    Lost,
+    Open,
+    decode_client,
+    encode,
+)
 
 log = logging.getLogger(__name__)
+
+
+def packed(actions: Sequence[Action]) -> tuple[Fragment, bytes]:
+    """The actions as the other side will read them, and as the frame it reads them from.
+
+    A backend in this process takes no frame, but its callers are held to the same types: what the codec cannot carry
+    would reach the core, and end it. Raises InvalidValue, or RequestError for more than a frame holds.
+    """
+    try:
+        frame = encode(Fragment(tuple(actions)))
+        if len(frame) <= MAX_FRAME_BYTES:
+            fragment = decode_client(frame)
+            assert isinstance(fragment, Fragment)
+            return fragment, frame
+    except UnicodeEncodeError as error:
+        character = f"U+{ord(error.object[error.start]):04X}"
+        raise InvalidValue(f"a text holds the unpaired surrogate {character}, which no encoding carries") from error
+    except (TypeError, OverflowError, msgspec.MsgspecError) as error:
+        raise InvalidValue(f"a field has the wrong type or size: {error}") from error
+    raise RequestError(f"{len(frame):,} bytes in one message, and at most {MAX_FRAME_BYTES:,} fit: send less")
 
 
 class Dispatch:

@@ -15,7 +15,7 @@ from pathlib import Path
 from . import store, wire
 from .address import parse
 from .backend import Listener
-from .dispatch import Dispatch
+from .dispatch import Dispatch, packed
 from .errors import BackendClosed, BackendError, InvalidValue
 from .front.core_process import CoreCommand, CoreProcess
 from .front.front import Front
@@ -96,9 +96,11 @@ class Runtime:
         return self._dispatch.allocate()
 
     def submit(self, actions: Sequence[Action], listener: Listener) -> None:
+        """Also raises RequestError for what no client over a socket could send."""
         self._check()
+        fragment, _ = packed(actions)
         self._dispatch.add(actions, listener)
-        self._call(Fragment(tuple(actions)))
+        self._call(fragment)
 
     def abort(self, *, strand: int | None = None, program: int | None = None) -> None:
         self._check()

@@ -551,12 +551,38 @@ def test_in_process_and_over_the_socket_are_the_same(runtime: Runtime) -> None:
 def test_a_message_longer_than_a_frame_is_refused_alone(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     assert runtime.address is not None
     with connect(runtime.address) as client:
-        monkeypatch.setattr("plait.runtime.client.MAX_FRAME_BYTES", 20_000)
+        monkeypatch.setattr("plait.runtime.dispatch.MAX_FRAME_BYTES", 20_000)
         with pytest.raises(RequestError, match="at most 20,000"):
             client.submit((p.Open(1, 1), p.Extend(1, (p.Text(1, "x" * 30_000),))), lambda event: None)
         told = Told()
         client.submit(list(program(1).actions), told)
         assert whole(list(told.closed(1)), 1)[1].text
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [
+        (p.Open(1, 1, salt="\ud800"),),
+        (p.Open(1, 1, priority=2**70),),
+        (p.Open(1, 1, priority="high"),),  # type: ignore[arg-type] # on purpose
+        (p.Open(1, 1), p.Extend(1, (p.Ids(1, (1.5,)),))),  # type: ignore[arg-type] # on purpose
+        (p.Open(1, 1), p.Extend(1, (p.Text(1, "x"), p.Gen(2, p.Sampling(max_tokens=2.5))))),  # type: ignore[arg-type] # on purpose
+        (p.Open(1, 1), p.Extend(1, (p.Text(1, "x"), p.Select(2, ("a", "b"), method="best")))),  # type: ignore[arg-type] # on purpose
+        (p.Open(1, 1), p.Extend(1, (p.Text(1, "x"), p.Select(2, ("a", 5))))),  # type: ignore[arg-type] # on purpose
+        (p.Open(1, 1), p.Extend(1, (object(),))),  # type: ignore[arg-type] # on purpose
+    ],
+)
+def test_what_no_frame_carries_is_refused_before_it_touches_anybody(
+    runtime: Runtime, actions: tuple[p.Action, ...]
+) -> None:
+    assert runtime.address is not None
+    with connect(runtime.address) as remote:
+        for backend in (runtime, remote):
+            with pytest.raises(RequestError):
+                backend.submit(actions, lambda event: None)
+            told, strand = Told(), backend.allocate()
+            backend.submit(list(program(strand).actions), told)
+            assert whole(list(told.closed(strand)), strand)[1].text
 
 
 def test_closing_a_client_frees_its_strands(runtime: Runtime) -> None:
