@@ -13,7 +13,7 @@ from ..runtime.protocol import Method, Role
 from .dtypes import dtype_of
 from .expr import Expr, ExprList, GenExpr, RoleBeginExpr, RoleEndExpr, SelectExpr, as_expr, parts
 from .notices import caller
-from .sampling import GenOptions, normalize, number, whole
+from .sampling import GenOptions, normalize, number, spelled, whole
 
 #: How ``select`` scores its choices; see docs/architecture.md and ``runtime/core/choices.py``.
 token_length_normalized: Method = "token_length_normalized"
@@ -91,6 +91,7 @@ def _choice_gen(
 def _check_regex(regex: object) -> None:
     if not isinstance(regex, str) or not regex:
         raise InvalidValue(f"regex must be a non-empty string, not {regex!r}", "regex")
+    spelled("regex", regex)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "possible nested set": the meaning is still today's
@@ -133,6 +134,7 @@ def select(
     for choice in choices:
         if not isinstance(choice, str) or not choice:
             raise InvalidValue(f"choices must be non-empty strings, not {choice!r}", "choices")
+        spelled("choices", choice)
     if choices_method not in METHODS:
         raise InvalidValue(
             f"choices_method must be one of {', '.join(METHODS)}, not {choices_method!r}", "choices_method"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.errors import InvalidValue
-from ..runtime.protocol import Method, Role
+from ..runtime.protocol import Method, Role, without_surrogates
 from .dtypes import DType
 from .notices import Site
 from .outcome import Outcome
@@ -101,7 +101,7 @@ def as_expr(value: object) -> Expr:
     if isinstance(value, Expr):
         return value
     if isinstance(value, str):
-        return Literal(value)
+        return Literal(without_surrogates(value))  # what the model will see
     if value is None:
         raise InvalidValue("None was added to a state: did a helper function forget to return its text?", "expr")
     raise InvalidValue(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from ..runtime.errors import InvalidValue
-from ..runtime.protocol import MAX_N, Sampling
+from ..runtime.protocol import MAX_N, Sampling, without_surrogates
 
 #: A program's gen stops here unless it, or the run, says otherwise. Over HTTP the default is the rest of the context.
 DEFAULT_MAX_TOKENS = 128
@@ -82,10 +82,18 @@ def flag(field: str, value: object) -> bool:
 
 def strings(field: str, value: object) -> tuple[str, ...]:
     if isinstance(value, str):
-        return (value,)
+        value = (value,)
     if not isinstance(value, Sequence) or not all(isinstance(item, str) for item in value):
         raise InvalidValue(f"{field} must be a string or a list of strings, not {value!r}", field)
+    for item in value:
+        spelled(field, item)
     return tuple(value)
+
+
+def spelled(field: str, text: str) -> None:
+    """Raises InvalidValue for what is compared with text that a model writes, and can never be found there."""
+    if without_surrogates(text) != text:
+        raise InvalidValue(f"{field}: {text!r} holds half of a surrogate pair, which no text can hold", field)
 
 
 def token_ids(field: str, value: object) -> tuple[int, ...]:

@@ -431,6 +431,15 @@ def decode_front(frame: bytes) -> FrontMessage:
     return _front_decoder.decode(frame)
 
 
+def without_surrogates(text: str) -> str:
+    """``text`` as UTF-8 can spell it: pairs of surrogates are characters, single ones become U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 def check_size(frame: bytes) -> None:
     """Raises ValueError for a frame longer than :data:`MAX_FRAME_BYTES`."""
     if len(frame) > MAX_FRAME_BYTES:

@@ -16,6 +16,7 @@ import tokenizers
 from ..constrained.vocabulary import Vocabulary
 from .errors import ModelError
 from .gguf_tokenizer import tokenizer_json
+from .protocol import without_surrogates
 
 if TYPE_CHECKING:
     from .models.card import ModelCard, TokenizerSource
@@ -87,7 +88,7 @@ class Tokenizer:
         if not text:
             return []
         tokenizer = self._variant(special, start and self.has_dummy_space)
-        ids: list[int] = tokenizer.encode(_without_surrogates(text), add_special_tokens=False).ids
+        ids: list[int] = tokenizer.encode(without_surrogates(text), add_special_tokens=False).ids
         return ids
 
     def fewest(self, text: str) -> int:
@@ -231,11 +232,3 @@ def _without_prefix_space(data: Json) -> Json:
         "normalizer": strip(data.get("normalizer")),
         "pre_tokenizer": strip(data.get("pre_tokenizer")),
     }
-
-
-def _without_surrogates(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text

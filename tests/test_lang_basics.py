@@ -191,6 +191,18 @@ def test_a_broken_regex_is_refused_where_it_is_written() -> None:
     plait.gen("x", regex="[[a]")  # Python warns about what it may mean one day; a warning is an error in tests
 
 
+def test_half_a_surrogate_pair_is_seen_as_the_model_sees_it(backend: FakeBackend) -> None:
+    @plait.function
+    def program(s: plait.State) -> None:
+        s += "cut \ud83d off, whole \ud83d\ude42"
+
+    assert program.run(backend=backend).text() == "cut \ufffd off, whole \U0001f642"
+    wrong: list[dict[str, Any]] = [{"stop": "\ud83d"}, {"stop": ["a", "\ude42"]}, {"regex": "[a\ud800]"}]
+    for options in (*wrong, {"choices": ["\udfff", "b"]}):
+        with pytest.raises(InvalidValue, match="surrogate"):
+            plait.gen("x", **options)
+
+
 @pytest.mark.parametrize("n", [0, -1, 1025, 2**62])
 def test_an_n_that_cannot_be_is_refused_where_it_is_written(n: int) -> None:
     with pytest.raises(InvalidValue, match="n must be a whole number from 1"):

@@ -340,6 +340,24 @@ def test_a_session_is_taken_up_again(tokenizer: Tokenizer, tmp_path: Path) -> No
     bench(tokenizer, tmp_path, body)
 
 
+def test_one_connection_has_one_session(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """Hello after Hello must not pile up sessions that nobody can speak for any more, until their lease."""
+
+    async def body(b: Bench) -> None:
+        b.world.hold = True
+        first = b.raw("session-01")
+        await first.receive()
+        first.send(program(1))
+        await b.until(lambda: bool(b.front.sids))
+        for number in range(2, 20):
+            first.send(p.Hello(p.PROTOCOL_VERSION, f"session-{number:02}"))
+        await b.until(lambda: "session-19" in b.transport._by_session)
+        assert list(b.transport._by_session) == ["session-19"]
+        assert not b.front.sids
+
+    bench(tokenizer, tmp_path, body)
+
+
 def test_sessions_are_apart(tokenizer: Tokenizer, tmp_path: Path) -> None:
     async def body(b: Bench) -> None:
         one, two = b.raw("session-1"), b.raw("session-2")

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 
 # Before torch is imported: idle OpenMP threads would spin beside our own pool.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -42,12 +43,11 @@ def _end_with_parent(pipe: int, address: str) -> None:
     """
     while os.read(pipe, 1):
         pass
-    path = address.removeprefix("ipc://")
-    if path != address and os.path.basename(os.path.dirname(path)).startswith("plait-"):
-        with contextlib.suppress(OSError):  # the parent removed them
-            os.unlink(path)
-        with contextlib.suppress(OSError):
-            os.rmdir(os.path.dirname(path))
+    path = Path(address.removeprefix("ipc://"))
+    if address.startswith("ipc://") and path.parent.name.startswith("plait-"):
+        with contextlib.suppress(OSError):  # it removed them itself
+            path.unlink(missing_ok=True)
+            path.parent.rmdir()
     os._exit(0)
 
 

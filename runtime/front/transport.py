@@ -222,6 +222,9 @@ class Transport:
         if hello.session not in self._by_session and len(self._by_session) >= self._front.settings.max_sessions:
             self._say(identity, Lost("queue_full", "the server has as many clients as it can take"))
             return
+        held = self._peers.get(identity)
+        if held is not None and held.session is not None and held.session.id != hello.session:
+            self._end(held, "invalid_request", "this connection said Hello for another session")
         peer = self._by_session.get(hello.session)
         if peer is None:
             peer = Peer(self, identity, self._front.settings.clock())
