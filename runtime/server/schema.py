@@ -1,8 +1,8 @@
 """The bodies that requests may have. Unknown fields are refused, and so is every known field we would not honour.
 
 ``null`` always means "absent", as OpenAI's clients use it. Three kinds of fields are declared: those that have an
-effect here; :data:`NO_EFFECT`, which clients send by default and which mean nothing to a single server (listed so that
-nobody wonders); and :data:`NEUTRAL`, which are accepted only with a value that asks for nothing.
+effect here; a caller's bookkeeping, which clients send by default and which means nothing to a single server; and
+:data:`NEUTRAL`, which are accepted only with a value that asks for nothing.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ import msgspec
 from .problems import HttpProblem, bad_field
 
 Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-#: A caller's bookkeeping; nothing we keep.
-NO_EFFECT = ("user", "metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention")
 #: field -> (values that ask for nothing, why others are refused)
 NEUTRAL: dict[str, tuple[tuple[object, ...], str]] = {
     "tools": (([],), "tools are not supported yet"),
@@ -70,11 +68,13 @@ class Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     cache_salt: str | None = None
     priority: Annotated[int, msgspec.Meta(ge=-1000, le=1000)] | None = None
 
+    # a caller's bookkeeping: nothing we keep
     user: str | None = None
     metadata: dict[str, str] | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
+
     store: object = None
     service_tier: object = None
 

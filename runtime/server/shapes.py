@@ -12,10 +12,6 @@ from .work import Work
 Json = dict[str, Any]
 
 
-class LogprobShape(Protocol):
-    def __call__(self, logprobs: Sequence[TokenLogprob]) -> Json: ...
-
-
 class Shape(Protocol):
     """One instance per response: it may keep state per choice."""
 
