@@ -11,7 +11,7 @@ def check(item: Item, model: ServedModel, settings: Settings) -> OpError | None:
     """The first fault of one op, by itself; faults that depend on the strand are found when it is lowered."""
     try:
         return _check(item, model, settings)
-    except TypeError as error:  # a client in this process is not held to the types by the codec
+    except TypeError as error:  # actions that did not come through a backend (Session.receive) are held to no types
         return OpError("invalid_value", f"{type(item).__name__}: a field has the wrong type ({error})")
 
 
