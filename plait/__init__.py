@@ -106,7 +106,11 @@ _ELSEWHERE = {
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        value = getattr(importlib.import_module(_LAZY[name], __name__), name)
+        try:
+            value = getattr(importlib.import_module(_LAZY[name], __name__), name)
+        except ModuleNotFoundError as error:
+            message = f"plait.{name} needs {error.name}, which is not installed; install 'plait[runtime]'"
+            raise ModuleNotFoundError(message, name=error.name) from error
         globals()[name] = value
         return value
     if name == "__version__":

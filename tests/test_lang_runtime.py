@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -149,6 +152,41 @@ def test_a_script_under_edit_reuses_a_warm_server(backend: plait.Runtime, monkey
     assert isinstance(defaults.default_backend(), Client)
     assert state.text() == everything.run(0, seed=1, backend=backend).text()
     defaults._close_started()
+
+
+BASE_INSTALL = """
+import importlib.abc, sys
+
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] in {"torch", "numpy", "tokenizers", "safetensors", "jinja2", "typer", "fastapi"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+import plait
+try:
+    plait.Runtime()
+except ModuleNotFoundError as error:
+    assert "install 'plait[runtime]'" in str(error), error
+
+@plait.function
+def program(s):
+    s += "a" + plait.gen("x", regex="[ab]{3}")
+
+try:
+    program.run()
+except plait.errors.BackendError as error:
+    assert "install 'plait[runtime]'" in str(error), error
+with plait.connect(sys.argv[1]) as backend:
+    print(program.run(backend=backend, seed=1)["x"])
+"""
+
+
+def test_the_base_install_is_language_and_client(backend: plait.Runtime) -> None:
+    assert backend.address is not None
+    command = [sys.executable, "-c", BASE_INSTALL, backend.address]
+    found = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    assert re.fullmatch("[ab]{3}\n", found)
 
 
 def test_the_demo(tiny_model_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
