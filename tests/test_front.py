@@ -9,7 +9,7 @@ import pytest
 from fake_core import Client, FakeWorld, served, tiny_tokenizer
 
 from plait.runtime import wire
-from plait.runtime.front.constraints import Refused
+from plait.runtime.front.constraints import Compile, Refused
 from plait.runtime.front.front import Front
 from plait.runtime.front.settings import Settings
 from plait.runtime.protocol import (
@@ -117,6 +117,7 @@ def bench(
     settings: Settings | None = None,
     template: str | None = "",
     add_bos: bool = False,
+    compile: Compile = fake_compile,
     **knobs: object,
 ) -> None:
     tokenizer, chatml = tiny
@@ -130,7 +131,7 @@ def bench(
             served(tokenizer, chatml if template == "" else template, world.context_length),
             world.link,
             settings or Settings(),
-            fake_compile,
+            compile,
         )
         await front.start()
         try:
@@ -553,6 +554,46 @@ def test_constraint_is_compiled_once_and_defined_once(tiny: tuple[Tokenizer, str
         assert len(b.world.sent(wire.Define)) == 1
 
     bench(tiny, body)
+
+
+def test_what_nobody_waits_for_any_more_is_not_compiled(tiny: tuple[Tokenizer, str]) -> None:
+    """Clients that hang up before a slow regex is compiled must not leave a queue of them to the others."""
+    begun: list[str] = []
+    ended: list[str] = []
+    release = asyncio.Event()
+
+    async def compile(kind: str, source: str) -> bytes:
+        begun.append(source)
+        try:
+            if source.startswith("slow"):
+                await release.wait()
+        finally:
+            ended.append(source)
+        return source.encode()
+
+    async def body(b: Bench) -> None:
+        def ask(strand: int, source: str) -> None:
+            b.send(Open(strand, strand), Extend(strand, (Text(1, "x"), gen(2, constraint=Regex(source)))))
+
+        for strand in (1, 2, 3):
+            ask(strand, "slow, of one" if strand == 1 else "slow, of two")
+        await asyncio.sleep(0)
+        b.client.session.receive(Abort(strand=1))
+        b.client.session.receive(Abort(strand=2))
+        await b.closed(1)
+        await b.closed(2)
+        while ended != ["slow, of one"]:
+            await asyncio.sleep(0)
+        ask(4, "slow, of one")  # begun anew
+        while begun != ["slow, of one", "slow, of two", "slow, of one"]:
+            await asyncio.sleep(0)
+        release.set()
+        assert (await b.done(3, 2)).text and (await b.done(4, 2)).text
+        ask(5, "slow, of a session")
+        b.client.session.end("shutdown", "gone")
+        assert not b.front.sids
+
+    bench(tiny, body, compile=compile)
 
 
 def test_bad_constraint_is_an_error_and_the_next_is_served(tiny: tuple[Tokenizer, str]) -> None:

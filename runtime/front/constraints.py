@@ -37,6 +37,7 @@ class _Entry:
     error: OpError | None = None
     expires: float = 0.0  # of an error
     users: int = 0  # samples in flight
+    wanted: dict[Strand, None] = field(default_factory=dict)  # while it is compiled: who has a gen that needs it
     waiting: dict[Strand, None] = field(default_factory=dict)
     task: asyncio.Task[None] | None = None
 
@@ -48,14 +49,27 @@ class Constraints:
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # least recently used first
         self._defined: set[str] = set()  # what the core of this epoch has
         self._bytes = 0
+        self._dropped: set[asyncio.Task[None]] = set()  # cancelled, and still on their way out
 
-    def prefetch(self, spec: ConstraintSpec) -> None:
+    def prefetch(self, spec: ConstraintSpec, strand: Strand) -> None:
         """Start compiling, so that the verdict is there when the gen's turn comes."""
-        self._entry(spec)
+        self._entry(spec, strand)
+
+    def unwanted(self, strand: Strand) -> None:
+        """The strand was ended. What only it wanted is not compiled: it would keep the others waiting."""
+        for key, entry in list(self._entries.items()):
+            if entry.task is not None and strand in entry.wanted:
+                del entry.wanted[strand]
+                entry.waiting.pop(strand, None)
+                if not entry.wanted:
+                    entry.task.cancel()
+                    self._dropped.add(entry.task)
+                    entry.task.add_done_callback(self._dropped.discard)
+                    del self._entries[key]
 
     def verdict(self, spec: ConstraintSpec, strand: Strand) -> str | None:
         """The key of the compiled constraint, or None: ``strand`` is woken once it is known. Raises OpError."""
-        key, entry = self._entry(spec)
+        key, entry = self._entry(spec, strand)
         if entry.error is not None:
             raise entry.error
         if entry.payload is None:
@@ -89,11 +103,12 @@ class Constraints:
 
     async def close(self) -> None:
         tasks = [entry.task for entry in self._entries.values() if entry.task is not None]
+        tasks += self._dropped
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _entry(self, spec: ConstraintSpec) -> tuple[str, _Entry]:
+    def _entry(self, spec: ConstraintSpec, strand: Strand) -> tuple[str, _Entry]:
         kind, source = "regex", spec.pattern
         key = hashlib.sha256(f"{kind}\0{source}".encode("utf-8", "surrogatepass")).hexdigest()
         entry = self._entries.get(key)
@@ -103,6 +118,8 @@ class Constraints:
         if entry is None:
             entry = self._entries[key] = _Entry()
             entry.task = asyncio.get_running_loop().create_task(self._run(key, entry, kind, source))
+        if entry.task is not None:
+            entry.wanted[strand] = None
         self._entries.move_to_end(key)
         return key, entry
 
@@ -116,6 +133,7 @@ class Constraints:
             log.exception("compiling a constraint failed")
             entry.error = OpError("internal", f"the constraint compiler failed: {error}", kind)
         entry.task = None
+        entry.wanted.clear()
         entry.expires = self._front.settings.clock() + self._front.settings.error_seconds
         waiting, entry.waiting = entry.waiting, {}
         for strand in waiting:

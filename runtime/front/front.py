@@ -126,6 +126,7 @@ class Front:
             strand.queue.clear()
             strand.gone = True
             self.live -= 1
+            self.constraints.unwanted(strand)
             for entry in strand.inflight:
                 self.constraints.leave(entry.op)
             if strand.sid in self.sids:

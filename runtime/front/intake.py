@@ -140,7 +140,7 @@ class Intake:
             front.fail(strand, item.op, error)
             return False
         if isinstance(item, Gen) and item.constraint is not None:
-            front.constraints.prefetch(item.constraint)
+            front.constraints.prefetch(item.constraint, strand)
         if isinstance(item, VarRef) and (program := strand.session.program_of.get(item.strand)) is not None:
             strand.referred[item.op] = program
         strand.queue.append(item)
@@ -219,6 +219,7 @@ class Intake:
         for child in [child for child in strand.session.hidden if child.parent is strand]:
             self._stop(child)
         front.drop_after(strand, keep, why)
+        front.constraints.unwanted(strand)
         front.shut(strand)
 
     def _stop(self, strand: Strand) -> int:
