@@ -15,10 +15,12 @@ It imports no torch, no tokenizer and no vocabulary: the payload fits every mode
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import signal
 import struct
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -41,6 +43,7 @@ MAX_FRAME_BYTES = 60 * 1024 * 1024
 DEFAULT_SECONDS = 10.0
 DEFAULT_MEMORY_BYTES = 2 * 1024**3
 _FORMAT = 1
+_TICK = 0.25  # seconds between two looks at the clock and at the parent
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -201,15 +204,21 @@ def decode_reply(data: bytes) -> Reply:
 
 def answer(request: Request) -> Reply:
     """Compile one request; every refusal is a Reply. The limits count states and time as it goes; an alarm catches
-    what lies between their checks (parsing, sorting)."""
+    what lies between their checks (parsing, sorting), and ends the process if its parent was killed meanwhile."""
     seconds = min(max(request.seconds, 0.01), 600.0)
     late = f"the {request.kind} takes more than {seconds:g} seconds to compile; make it simpler"
+    parent, end = os.getppid(), time.monotonic() + seconds
 
     def ring(signum: int, frame: FrameType | None) -> None:
-        raise ConstraintError(late)
+        if os.getppid() != parent:
+            os._exit(0)
+        if time.monotonic() >= end:
+            signal.setitimer(signal.ITIMER_REAL, 0)  # once: not while the refusal is written
+            raise ConstraintError(late)
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    tick = min(seconds, _TICK)
+    signal.setitimer(signal.ITIMER_REAL, tick, tick)
     try:
         payload = compile_spec(request.kind, request.source, Limits(seconds=seconds))
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -248,7 +257,10 @@ def main() -> None:
     most = _address_space() + options.memory_bytes
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    serve(sys.stdin.buffer, sys.stdout.buffer)
+    try:
+        serve(sys.stdin.buffer, sys.stdout.buffer)
+    except BrokenPipeError:  # the parent was killed: nobody is left to tell
+        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from plait.constrained.compiler import (
     MAX_FRAME_BYTES,
     Reply,
     Request,
+    answer,
     compile_spec,
     decode_reply,
     decode_request,
@@ -111,6 +113,29 @@ def test_it_can_be_killed_while_it_works(child: Child) -> None:
     child.process.send_signal(signal.SIGKILL)
     assert child.receive() is None
     assert child.process.wait(30) == -signal.SIGKILL
+
+
+def test_it_ends_in_the_middle_when_its_parent_was_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Exit(BaseException):
+        pass
+
+    def leave(code: int) -> None:
+        raise Exit(code)
+
+    parents = iter([100])
+    monkeypatch.setattr("os.getppid", lambda: next(parents, 1))
+    monkeypatch.setattr("os._exit", leave)
+    with pytest.raises(Exit):
+        answer(Request(1, "regex", "((a{1,50}){1,50}){1,50}", seconds=600))
+
+
+def test_it_says_nothing_when_nobody_is_left_to_hear_it() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-P", "-m", "plait.constrained.compiler"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=write, stderr=subprocess.PIPE, check=True)
+    os.close(write)
+    assert not done.stderr
 
 
 def test_it_imports_no_heavy_package() -> None:
