@@ -290,7 +290,10 @@ class TopLogprob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """log-softmax of the raw logits. ``forced`` tokens were not sampled; a stop's re-encoded tail has no logprob."""
+    """log-softmax of the raw logits. ``forced`` tokens were not sampled; a stop's re-encoded tail has no logprob.
+
+    ``data`` is what the token adds to the text: nothing for a special one, whose name ``token`` shows all the same.
+    """
 
     id: int
     token: str

@@ -945,6 +945,19 @@ def test_logprobs(tiny: tuple[Tokenizer, str]) -> None:
     bench(tiny, body)
 
 
+def test_a_special_token_has_a_name_but_adds_no_text(tiny: tuple[Tokenizer, str]) -> None:
+    name, special = next(iter(tiny[0].special_tokens.items()))
+
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Text_gen(1, "x", 2, logprobs=True, ignore_eos=True))
+        done = await b.done(1, 2)
+        assert done.logprobs is not None
+        assert {(item.token, item.data) for item in done.logprobs} == {(name, b"")}
+        assert done.text == ""
+
+    bench(tiny, body, next_id=lambda *_: special)
+
+
 def test_ignore_eos(tiny: tuple[Tokenizer, str]) -> None:
     async def body(b: Bench) -> None:
         b.send(Open(1, 1), Text_gen(1, "x", 2, ignore_eos=True), Open(2, 1), Text_gen(2, "x", 2, stop_token_ids=(9,)))

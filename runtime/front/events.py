@@ -227,17 +227,18 @@ class Answers:
         strand.recount()
 
     def _logprobs(self, logprobs: Sequence[wire.CoreLogprob]) -> tuple[TokenLogprob, ...]:
-        show = self._front.model.tokenizer.token_bytes
-        found = []
-        for item in logprobs:
-            data = show(item.id)
-            top = []
-            for token, logprob in item.top:
-                other = show(token)
-                top.append(TopLogprob(token, other.decode("utf-8", "replace"), other, logprob))
-            text = data.decode("utf-8", "replace")
-            found.append(TokenLogprob(item.id, text, data, item.logprob, item.forced, tuple(top)))
-        return tuple(found)
+        name, data = self._front.model.token_text, self._front.model.tokenizer.vocabulary.bytes
+        return tuple(
+            TokenLogprob(
+                item.id,
+                name(item.id),
+                data(item.id),
+                item.logprob,
+                item.forced,
+                tuple(TopLogprob(token, name(token), data(token), logprob) for token, logprob in item.top),
+            )
+            for item in logprobs
+        )
 
 
 def _usage(entry: Inflight, usage: Usage, choice: int) -> Usage:
