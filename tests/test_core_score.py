@@ -135,6 +135,7 @@ def test_choices_larger_than_the_pool_fail_alone() -> None:
     driver.run()
     (failed,) = driver.of(1)
     assert isinstance(failed, OpFailed) and failed.code == "kv_exhausted"
+    assert failed.message.startswith("98 tokens") and "the choices" in failed.message  # 40 + 2 * 29 inner ones
     assert driver.ended(2).reason == "length"
 
 

@@ -16,6 +16,7 @@ from .batch import Op, Segment
 from .capacity import Capacity
 from .forking import Forking
 from .kit import OpError
+from .scoring import Scoring
 from .state import State
 from .strand import Strand
 
@@ -159,8 +160,13 @@ class Admit:
 
 
 def exhausted(state: State, strand: Strand) -> OpError:
+    op = strand.current
+    tokens = strand.seq.kv_len
+    if op is not None:
+        tokens += op.need() + sum(map(len, op.held()))
     return OpError(
         "kv_exhausted",
-        f"{strand.seq.n} tokens of this strand alone do not fit the KV pool of {state.pool.total} tokens; shorten the "
-        "prompt or max_tokens, or start the runtime with more kv_tokens",
+        f"{tokens} tokens of this strand alone do not fit the KV pool of {state.pool.total} tokens; shorten the "
+        f"prompt or {'the choices' if isinstance(op, Scoring) else 'max_tokens'}, or start the runtime with more "
+        "kv_tokens",
     )
