@@ -201,6 +201,13 @@ class Program:
             with suppress(BackendError):  # the backend is gone, and the work with it
                 self.backend.abort(program=self.id)
 
+    def give_up(self) -> None:
+        """The user wants no more of it. Nothing happens to a program that has ended."""
+        with self.lock:
+            if self.ended and self._all_finished():
+                return
+        self.abort(Aborted("the program was aborted by abort()", "aborted"))
+
     def _end_all(self, error: Exception) -> None:
         if self.failure is None and not (self.ended and self._all_finished()):
             self.failure = error

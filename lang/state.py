@@ -182,6 +182,11 @@ class State:
     async def error_async(self) -> BaseException | None:
         return await complete_async(self._error())
 
+    def abort(self) -> None:
+        """Ends the whole program now, its branches too; never waits. What has its value keeps it, the rest raises
+        :class:`~plait.runtime.errors.Aborted` when read. A program that has ended already is left as it is."""
+        self._program.give_up()
+
     @property
     def ret_value(self) -> Any:
         """What the function returned; of a stream run, waits for it. Raises the program's own exception."""

@@ -11,7 +11,7 @@ from fake_backend import FakeBackend
 import plait
 from plait.lang.outcome import Outcome
 from plait.lang.waiting import Changing, Wait
-from plait.runtime.errors import InvalidValue
+from plait.runtime.errors import Aborted, InvalidValue
 from plait.runtime.protocol import Done, Gen
 
 
@@ -186,3 +186,19 @@ def test_a_stream_s_deadline_ends_its_readers(backend: FakeBackend) -> None:
     state = story.stream(backend=backend, timeout=0.05)
     with pytest.raises(plait.RunTimeout):
         list(state.text_iter())
+
+
+def test_a_stream_can_be_given_up(backend: FakeBackend) -> None:
+    backend.pause()
+    state = story.stream(backend=backend)
+    backend.until(lambda: len(backend.ops(Gen)) == 2)
+    state.abort()
+    backend.resume()
+    with pytest.raises(Aborted, match=r"abort\(\)"):
+        state["second"]
+    assert [abort.program is not None for abort in backend.aborts] == [True]
+
+    done = story.run(backend=backend)
+    done.abort()
+    assert (done.error(), done.ret_value) == (None, "told")
+    assert done["second"] and len(backend.aborts) == 1
