@@ -20,8 +20,18 @@ class ConstraintError(ValueError):
     """A constraint that cannot be compiled. The message names what is wrong, where, and what to write instead."""
 
 
+class Unfinished(Exception):
+    """Work that stopped at its deadline. What was found so far is kept: the same call made again goes on from there."""
+
+
 class Matcher(Protocol):
     """One sequence's position in a constraint."""
+
+    def prepare(self, seconds: float | None = None) -> bool:
+        """Work for up to about ``seconds`` (None: to the end) on what :meth:`mask` and :meth:`forced` will need here.
+
+        True once both answer at once. False: call again; nothing is lost. May raise ConstraintError (a limit).
+        """
 
     def mask(self) -> NDArray[np.uint32]:
         """Read-only uint32[ceil(V / 32)]; bit ``i % 32`` of word ``i // 32`` is set iff token i may come next.

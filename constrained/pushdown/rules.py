@@ -1,0 +1,70 @@
+"""Context-free rules that are unfolded on demand. What JSON Schema, grammars and the composable form compile to.
+
+::
+
+    object -> "{" members "}"               Production = (b"{", 7, b"}")
+    members -> pair | pair "," members      bytes: a literal          int: a nonterminal
+    pair -> string ":" value                Lexeme: a regular language, met by its own automaton
+
+Two promises hold for every nonterminal, and whoever adds it keeps them: it can produce something (so a text that got
+this far can always be completed), and it is not left-recursive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from ..regular.language import Language
+
+
+class Lexeme(NamedTuple):
+    """A regular language as it is written: ``raw`` UTF-8, or ``json``: the body of a JSON string and its closing quote.
+
+    In ``json`` a code point may be written raw or escaped as JSON allows (see :mod:`.encoding`), so that
+    languages speak of characters and never of escapes.
+    """
+
+    language: Language
+    json: bool = False
+
+
+Item = bytes | int | Lexeme
+Production = tuple[Item, ...]
+#: the text of the JSON value that was closed just before -> the nonterminal to go on with; None: not that value
+Resolve = Callable[[bytes], "int | None"]
+
+
+class Rules:
+    """Nonterminals 0, 1, 2, ... with their productions. An empty production is allowed."""
+
+    def __init__(self) -> None:
+        self._expand: list[Callable[[], Iterable[Production]]] = []
+        self._known: list[tuple[Production, ...] | None] = []
+        #: nonterminals that depend on the JSON value just before them; see :meth:`add_dependent`
+        self.resolve: dict[int, Resolve] = {}
+
+    def add(self, expand: Callable[[], Iterable[Production]]) -> int:
+        """A new nonterminal; ``expand`` is called once, when the machine first reaches it."""
+        self._expand.append(expand)
+        self._known.append(None)
+        return len(self._expand) - 1
+
+    def add_dependent(self, expand: Callable[[], Iterable[Production]], resolve: Resolve) -> int:
+        """A nonterminal whose continuation depends on the JSON value that was closed just before it (uniqueItems).
+
+        ``resolve`` gives, for that value's text, the nonterminal that really stands here. ``expand`` gives what it
+        would be without that knowledge: a superset of every ``resolve``.
+        """
+        nonterminal = self.add(expand)
+        self.resolve[nonterminal] = resolve
+        return nonterminal
+
+    def productions(self, nonterminal: int) -> tuple[Production, ...]:
+        known = self._known[nonterminal]
+        if known is None:
+            known = self._known[nonterminal] = tuple(self._expand[nonterminal]())
+        return known
+
+    def __len__(self) -> int:
+        return len(self._expand)
