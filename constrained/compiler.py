@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import resource
 import signal
 import struct
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import BinaryIO
@@ -47,22 +47,25 @@ _TICK = 0.25  # seconds between two looks at the clock and at the parent
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``kind``: "regex". ``seconds``: CPU and wall time this one may take."""
+    """``kind``: "regex" or "stop_regex" (``source`` is the pattern), or "spec" (the JSON text of a specification, see
+    :mod:`.spec`). ``seconds``: CPU and wall time this one may take. ``backend``: which engine compiles it."""
 
     id: int
     kind: str
     source: str
     seconds: float = DEFAULT_SECONDS
+    backend: str = "plait"
 
 
 class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """``payload`` if ``ok``, else ``error``: one sentence for the user. ``states`` for metrics."""
+    """``payload`` if ``ok``, else ``error``: one sentence for the user; ``late`` if only time was missing."""
 
     id: int
     ok: bool
     payload: bytes = b""
     error: str = ""
     states: int = 0
+    late: bool = False
 
 
 class _Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,12 +80,15 @@ class _Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 # ---------------------------------------------------------------- pure functions
 
 
-def compile_spec(kind: str, source: str, limits: Limits | None = None) -> bytes:
+def compile_spec(kind: str, source: str, limits: Limits | None = None, backend: str = "plait") -> bytes:
     """The payload for a specification. Raises ConstraintError naming what is wrong, where, and what to write."""
-    compile_kind = _KINDS.get(kind)
-    if compile_kind is None:
-        raise ConstraintError(f"constraint kind {kind!r} is not known (known: {', '.join(_KINDS)})")
-    dfa = compile_kind(source, limits or Limits())
+    if kind == "spec":
+        source = _as_regex(source)
+    elif kind not in ("regex", "stop_regex"):
+        raise ConstraintError(f"constraint kind {kind!r} is not known (known: regex, spec, stop_regex)")
+    dfa = compile_regex(source, limits or Limits())
+    if kind == "stop_regex" and dfa.accepting[0]:
+        raise ConstraintError("the stop regex matches the empty string, so the gen would end at once")
     payload = msgspec.msgpack.encode(
         _Payload(
             format=_FORMAT,
@@ -137,7 +143,19 @@ def compile_regex(pattern: str, limits: Limits | None = None) -> Dfa:
     return merge_equal(kept)
 
 
-_KINDS: dict[str, Callable[[str, Limits], Dfa]] = {"regex": compile_regex}
+def notes_of(payload: bytes) -> tuple[str, ...]:
+    return ()
+
+
+def _as_regex(source: str) -> str:
+    data = msgspec.json.decode(source)
+    if "regex" in data:
+        return str(data["regex"])
+    if "literal" in data:
+        return re.escape(data["literal"])
+    if "choices" in data:
+        return "|".join(re.escape(choice) for choice in data["choices"])
+    raise ConstraintError(f"{next(iter(data))} is not supported yet")
 
 
 _EMPTY = Seq(())
@@ -219,11 +237,11 @@ def answer(request: Request) -> Reply:
     tick = min(seconds, _TICK)
     signal.setitimer(signal.ITIMER_REAL, tick, tick)
     try:
-        payload = compile_spec(request.kind, request.source, Limits(seconds=seconds))
+        payload = compile_spec(request.kind, request.source, Limits(seconds=seconds), request.backend)
         signal.setitimer(signal.ITIMER_REAL, 0)
         return Reply(request.id, True, payload, states=msgspec.msgpack.decode(payload, type=_Payload).states)
     except ConstraintError as error:
-        return Reply(request.id, False, error=str(error))
+        return Reply(request.id, False, error=str(error), late=time.monotonic() >= end)
     except MemoryError:
         return Reply(request.id, False, error=f"the {request.kind} needs too much memory to compile; make it simpler")
     except RecursionError:

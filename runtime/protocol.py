@@ -16,9 +16,10 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 MAX_N = 1024  # choices of one Gen that can be told apart; a front may allow fewer
+MAX_CONSTRAINT_BYTES = 4 * 1024 * 1024  # of one constraint's specification, as UTF-8
 
 Reason = Literal["stop", "length", "abort"]
 Method = Literal["token_length_normalized", "greedy_token_selection", "unconditional_likelihood_normalized"]
@@ -67,6 +68,7 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     logit_bias: dict[int, float] = {}
     seed: int | None = None
     stop: tuple[str, ...] = ()
+    stop_regex: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     logprobs: bool = False
@@ -103,6 +105,13 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
                 return "stop", "a stop string must not be empty"
             if len(text) > 1024:
                 return "stop", "a stop string must not be longer than 1,024 characters"
+        if len(self.stop_regex) > 16:
+            return "stop_regex", f"at most 16 stop regexes, not {len(self.stop_regex)}: join them with |"
+        for pattern in self.stop_regex:
+            if not pattern:
+                return "stop_regex", "a stop regex must not be empty"
+            if len(pattern) > 1024:
+                return "stop_regex", "a stop regex must not be longer than 1,024 characters"
         if self.top_logprobs and not self.logprobs:
             return "top_logprobs", "top_logprobs needs logprobs=True"
         for name, ids in (("stop_token_ids", self.stop_token_ids), ("logit_bias", tuple(self.logit_bias))):
@@ -116,13 +125,27 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class Regex(Message, frozen=True):
-    """Full match, Python syntax."""
+    """The whole text matches ``pattern``, in Python's syntax."""
 
     pattern: str
+    backend: str = "plait"
 
 
-#: What a gen must match, as its specification; compiled by the compiler child. Later issues add members.
-ConstraintSpec = Regex
+class Spec(Message, frozen=True):
+    """Any other constraint: ``source`` is the JSON text of one of the forms of ``constrained/spec.py``, such as
+    ``{"json_schema": {...}, "options": {...}}``.
+
+    ``backend`` is the engine that shall compile it ("plait" is ours). ``field`` is what the caller calls it, for
+    messages; it changes nothing else.
+    """
+
+    source: str
+    backend: str = "plait"
+    field: str = "constraint"
+
+
+#: What a gen must match, as its specification; compiled by the compiler child.
+ConstraintSpec = Regex | Spec
 
 
 class Text(Message, frozen=True):
@@ -346,9 +369,10 @@ class Delta(Message, frozen=True):
 class Done(Message, frozen=True):
     """An op ended well. ``text`` and ``ids`` are whole, whether or not deltas were sent.
 
-    ``matched``: the stop string or token id that ended a gen. ``tail``: how many of ``ids`` (at the end) were
-    re-encoded after a stop cut a token. ``partial``: a stop or the length cut a constrained gen before its
-    constraint accepted. ``scores`` and ``winner``: of a Select, by choice.
+    ``matched``: the stop string, what a stop regex matched, or the token id that ended a gen. ``tail``: how many of
+    ``ids`` (at the end) were re-encoded after a stop cut a token. ``partial``: a stop or the length cut a constrained
+    gen before its constraint accepted. ``notes``: what was relaxed in its constraint (``strict`` off), by name.
+    ``scores`` and ``winner``: of a Select, by choice.
     """
 
     strand: int
@@ -360,6 +384,7 @@ class Done(Message, frozen=True):
     ids: tuple[int, ...] = ()
     tail: int = 0
     partial: bool = False
+    notes: tuple[str, ...] = ()
     usage: Usage = Usage()
     seed: int | None = None
     logprobs: tuple[TokenLogprob, ...] | None = None

@@ -21,7 +21,8 @@ class SampleParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
     ``seed`` is final (already expanded from run seed, fork path and op, or the gen's own). ``choice`` enters the
     noise key beside it. ``stop_ids``: eos ids of the model unless ignore_eos, then stop_token_ids.
-    ``max_tokens`` is final (already bounded by the context). ``stop`` holds UTF-8 bytes.
+    ``max_tokens`` is final (already bounded by the context). ``stop`` holds UTF-8 bytes, ``stop_regex`` patterns that
+    the compiler child has accepted.
     """
 
     max_tokens: int
@@ -36,6 +37,7 @@ class SampleParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     frequency_penalty: float = 0.0
     logit_bias: dict[int, float] = {}
     stop: tuple[bytes, ...] = ()
+    stop_regex: tuple[str, ...] = ()
     stop_ids: tuple[int, ...] = ()
     logprobs: bool = False
     top_logprobs: int = 0

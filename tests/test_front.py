@@ -103,7 +103,7 @@ def gen(op: int, *, n: int = 1, stream: bool = False, constraint: Regex | None =
     return Gen(op, Sampling(**fields), constraint, n, stream)  # type: ignore[arg-type] # tests send wrong ones too
 
 
-async def fake_compile(kind: str, source: str) -> bytes:
+async def fake_compile(kind: str, source: str, backend: str) -> bytes:
     await asyncio.sleep(0)
     if source.startswith("bad"):
         raise Refused(f"{source!r}: unterminated group at position 3")
@@ -562,7 +562,7 @@ def test_what_nobody_waits_for_any_more_is_not_compiled(tiny: tuple[Tokenizer, s
     ended: list[str] = []
     release = asyncio.Event()
 
-    async def compile(kind: str, source: str) -> bytes:
+    async def compile(kind: str, source: str, backend: str) -> bytes:
         begun.append(source)
         try:
             if source.startswith("slow"):

@@ -73,7 +73,7 @@ def programs() -> Fragment:
     )
 
 
-async def compile_literal(kind: str, source: str) -> bytes:
+async def compile_literal(kind: str, source: str, backend: str) -> bytes:
     return source.encode()
 
 

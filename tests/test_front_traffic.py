@@ -128,7 +128,7 @@ class Traffic:
 @given(st.integers(0, 2**32))
 @example(24090)  # an abort between a replay and its first step
 def test_everything_is_answered_once(tiny: tuple[Tokenizer, str], seed: int) -> None:
-    async def compile_literal(kind: str, source: str) -> bytes:
+    async def compile_literal(kind: str, source: str, backend: str) -> bytes:
         from plait.runtime.front.constraints import Refused
 
         await asyncio.sleep(0)

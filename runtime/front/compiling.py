@@ -1,7 +1,14 @@
-"""The compiler child: ``python -m plait.constrained.compiler`` behind a memory limit and a clock.
+"""The compiler children: ``python -m plait.constrained.compiler`` behind a memory limit and a clock.
 
-It is started at the first constraint, answers one request after another, and is killed and started again when it
-takes too long or dies. It holds nothing that could be lost.
+::
+
+    compile ──> quick lane (half a second each) ── verdict
+                     │ not done by then
+                     └──> slow lane (its whole time) ── verdict
+
+So a constraint that takes long, or is meant to, keeps nobody waiting but others that take long. A child is started at
+the first constraint it gets, answers one request after another, and is killed and started again when it takes too
+long or dies. It holds nothing that could be lost.
 """
 
 from __future__ import annotations
@@ -13,6 +20,32 @@ import sys
 from ...constrained.compiler import MAX_FRAME_BYTES, Reply, Request, decode_reply, frame
 from .constraints import Refused
 from .settings import Settings
+
+
+class Late(Refused):
+    """It was not done in the time it had."""
+
+
+class Compilers:
+    """Two children, see above."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._quick_s = settings.compile_quick
+        self._quick = CompilerChild(settings)
+        self._slow = CompilerChild(settings)
+
+    async def compile(self, kind: str, source: str, backend: str) -> bytes:
+        """The payload. Raises Refused: the specification is at fault, or costs more than the limits allow."""
+        with contextlib.suppress(Late):
+            return await self._quick.compile(kind, source, backend, self._quick_s)
+        return await self._slow.compile(kind, source, backend)
+
+    async def close(self) -> None:
+        await self._quick.close()
+        await self._slow.close()
+
+
+_GRACE = 1.0  # seconds beyond twice its time after which a child that does not answer is killed
 
 
 class CompilerChild:
@@ -33,29 +66,29 @@ class CompilerChild:
         self._next = 0
         self._closed = False
 
-    async def compile(self, kind: str, source: str) -> bytes:
-        """The payload. Raises Refused: the specification is at fault, or costs more than the limits allow."""
+    async def compile(self, kind: str, source: str, backend: str = "plait", seconds: float | None = None) -> bytes:
+        """The payload, within about ``seconds`` (None: half of what ``compile_timeout`` allows). Raises Refused, and
+        Late, which is one, when the time was up."""
+        limit = self._settings.compile_timeout
+        given = limit / 2 if seconds is None else seconds
         async with self._lock:
             if self._closed:
                 raise Refused("the runtime is shutting down")
             await self._ensure()
             try:
-                async with asyncio.timeout(self._settings.compile_timeout):
-                    reply = await self._ask(kind, source)
+                async with asyncio.timeout(min(limit, 2 * given + _GRACE)):
+                    reply = await self._ask(Request(self._next + 1, kind, source, given, backend))
             except TimeoutError:
                 await self._kill()
-                limit = self._settings.compile_timeout
-                raise Refused(f"compiling it took longer than {limit:g} s: write a smaller {kind}") from None
+                raise Late(f"compiling it took longer than {limit:g} s: make it smaller") from None
             except asyncio.IncompleteReadError:
                 await self._kill()
-                raise Refused(
-                    f"compiling it took more memory or time than is allowed: write a smaller {kind}"
-                ) from None
+                raise Refused("compiling it took more memory or time than is allowed: make it smaller") from None
             except BaseException:
                 await self._kill()  # cancelled in the middle of an answer: the pipe is out of step
                 raise
         if not reply.ok:
-            raise Refused(reply.error)
+            raise (Late if reply.late else Refused)(reply.error)
         return reply.payload
 
     async def close(self) -> None:
@@ -83,13 +116,13 @@ class CompilerChild:
             await self._kill()
             raise
 
-    async def _ask(self, kind: str, source: str) -> Reply:
+    async def _ask(self, request: Request) -> Reply:
         assert self._process is not None
-        self._next += 1
+        self._next = request.id
         stdin = self._process.stdin
         assert stdin is not None
         try:
-            stdin.write(frame(Request(self._next, kind, source, self._settings.compile_timeout / 2)))
+            stdin.write(frame(request))
             await stdin.drain()
         except OSError as error:
             raise asyncio.IncompleteReadError(b"", None) from error

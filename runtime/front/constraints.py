@@ -10,12 +10,13 @@ import asyncio
 import hashlib
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from ...constrained.compiler import notes_of
 from .. import wire
-from ..protocol import ConstraintSpec
+from ..protocol import ConstraintSpec, Regex, Sampling
 from .strand import OpError, Strand
 
 if TYPE_CHECKING:
@@ -23,18 +24,39 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: (kind, source) -> payload. Raises Refused for a specification that cannot be compiled.
-Compile = Callable[[str, str], Awaitable[bytes]]
+#: (kind, source, backend) -> payload. Raises Refused for a specification that cannot be compiled.
+Compile = Callable[[str, str, str], Awaitable[bytes]]
 
 
 class Refused(ValueError):
     """The specification is at fault; the message says where and what to write instead."""
 
 
+class Wanted(NamedTuple):
+    """What is to be compiled. ``kind``: "regex" (``source`` is the pattern), "spec" (JSON) or "stop_regex"."""
+
+    kind: str
+    source: str
+    backend: str
+    field: str
+
+    @property
+    def key(self) -> str:
+        text = f"{self.kind}\0{self.backend}\0{self.source}"
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def wanted(spec: ConstraintSpec) -> Wanted:
+    if isinstance(spec, Regex):
+        return Wanted("regex", spec.pattern, spec.backend, "regex")
+    return Wanted("spec", spec.source, spec.backend, spec.field)
+
+
 @dataclass(slots=True)
 class _Entry:
     payload: bytes | None = None
-    error: OpError | None = None
+    notes: tuple[str, ...] = ()  # what was relaxed
+    error: tuple[str, str] | None = None  # code and message
     expires: float = 0.0  # of an error
     users: int = 0  # samples in flight
     wanted: dict[Strand, None] = field(default_factory=dict)  # while it is compiled: who has a gen that needs it
@@ -51,9 +73,10 @@ class Constraints:
         self._bytes = 0
         self._dropped: set[asyncio.Task[None]] = set()  # cancelled, and still on their way out
 
-    def prefetch(self, spec: ConstraintSpec, strand: Strand) -> None:
+    def prefetch(self, spec: ConstraintSpec | None, sampling: Sampling, strand: Strand) -> None:
         """Start compiling, so that the verdict is there when the gen's turn comes."""
-        self._entry(spec, strand)
+        for want in _all(spec, sampling):
+            self._entry(want, strand)
 
     def unwanted(self, strand: Strand) -> None:
         """The strand was ended. What only it wanted is not compiled: it would keep the others waiting."""
@@ -67,15 +90,22 @@ class Constraints:
                     entry.task.add_done_callback(self._dropped.discard)
                     del self._entries[key]
 
-    def verdict(self, spec: ConstraintSpec, strand: Strand) -> str | None:
-        """The key of the compiled constraint, or None: ``strand`` is woken once it is known. Raises OpError."""
-        key, entry = self._entry(spec, strand)
-        if entry.error is not None:
-            raise entry.error
-        if entry.payload is None:
-            entry.waiting[strand] = None
-            return None
-        return key
+    def ready(self, spec: ConstraintSpec | None, sampling: Sampling, strand: Strand) -> bool:
+        """Whether all that the gen needs is compiled; if not, ``strand`` is woken once it is. Raises OpError."""
+        waits = False
+        for want in _all(spec, sampling):
+            entry = self._entry(want, strand)
+            if entry.error is not None:
+                code, message = entry.error
+                raise OpError(code, message, want.field)
+            if entry.payload is None:
+                entry.waiting[strand] = None
+                waits = True
+        return not waits
+
+    def notes(self, key: str) -> tuple[str, ...]:
+        """What was relaxed in a compiled constraint."""
+        return self._entries[key].notes
 
     def acquire(self, key: str) -> None:
         """A sample that uses it goes to the core."""
@@ -108,30 +138,30 @@ class Constraints:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _entry(self, spec: ConstraintSpec, strand: Strand) -> tuple[str, _Entry]:
-        kind, source = "regex", spec.pattern
-        key = hashlib.sha256(f"{kind}\0{source}".encode("utf-8", "surrogatepass")).hexdigest()
+    def _entry(self, want: Wanted, strand: Strand) -> _Entry:
+        key = want.key
         entry = self._entries.get(key)
         if entry is not None and entry.error is not None and self._front.settings.clock() >= entry.expires:
             del self._entries[key]
             entry = None
         if entry is None:
             entry = self._entries[key] = _Entry()
-            entry.task = asyncio.get_running_loop().create_task(self._run(key, entry, kind, source))
+            entry.task = asyncio.get_running_loop().create_task(self._run(entry, want))
         if entry.task is not None:
             entry.wanted[strand] = None
         self._entries.move_to_end(key)
-        return key, entry
+        return entry
 
-    async def _run(self, key: str, entry: _Entry, kind: str, source: str) -> None:
+    async def _run(self, entry: _Entry, want: Wanted) -> None:
         try:
-            entry.payload = await self._compile(kind, source)
+            entry.payload = await self._compile(want.kind, want.source, want.backend)
+            entry.notes = notes_of(entry.payload)
             self._bytes += len(entry.payload)
         except Refused as error:
-            entry.error = OpError("invalid_constraint", str(error), kind)
+            entry.error = "invalid_constraint", str(error)
         except Exception as error:
             log.exception("compiling a constraint failed")
-            entry.error = OpError("internal", f"the constraint compiler failed: {error}", kind)
+            entry.error = "internal", f"the constraint compiler failed: {error}"
         entry.task = None
         entry.wanted.clear()
         entry.expires = self._front.settings.clock() + self._front.settings.error_seconds
@@ -155,3 +185,11 @@ class Constraints:
             if key in self._defined:
                 self._defined.discard(key)
                 self._front.send(wire.Forget(key=key))
+
+
+def _all(spec: ConstraintSpec | None, sampling: Sampling) -> Iterator[Wanted]:
+    """What one gen needs a verdict on."""
+    if spec is not None:
+        yield wanted(spec)
+    for pattern in sampling.stop_regex:
+        yield Wanted("stop_regex", pattern, "plait", "stop_regex")

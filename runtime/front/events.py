@@ -131,6 +131,7 @@ class Answers:
             ids=event.ids,
             tail=event.tail,
             partial=event.partial,
+            notes=entry.notes,
             usage=_usage(entry, event.usage, event.choice),
             seed=sample.params.seed,
             logprobs=logprobs,

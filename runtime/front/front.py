@@ -16,7 +16,7 @@ from typing import Any
 from .. import wire
 from ..errors import BackendError
 from ..protocol import Close, Closed, Done, Fork, Info
-from .compiling import CompilerChild
+from .compiling import Compilers
 from .constraints import Compile, Constraints
 from .epochs import Epochs
 from .events import Answers
@@ -49,7 +49,7 @@ class Front:
         self.metrics = Metrics()
         self.unsent: list[Session] = []
         self.sids: dict[int, Strand] = {}  # what the core knows
-        self._child = None if compile is not None else CompilerChild(self.settings)
+        self._child = None if compile is not None else Compilers(self.settings)
         self.constraints = Constraints(self, compile or self._compile_in_child)
         self.epochs = Epochs(self, link)
         self._lowering = Lowering(self, Prompt(model))
@@ -137,9 +137,9 @@ class Front:
         session.program_of.clear()
         self.turn()
 
-    async def _compile_in_child(self, kind: str, source: str) -> bytes:
+    async def _compile_in_child(self, kind: str, source: str, backend: str) -> bytes:
         assert self._child is not None
-        return await self._child.compile(kind, source)
+        return await self._child.compile(kind, source, backend)
 
     # ------------------------------------------------------------ what a client waits for
 

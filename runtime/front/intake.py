@@ -139,8 +139,8 @@ class Intake:
         if error is not None:
             front.fail(strand, item.op, error)
             return False
-        if isinstance(item, Gen) and item.constraint is not None:
-            front.constraints.prefetch(item.constraint, strand)
+        if isinstance(item, Gen):
+            front.constraints.prefetch(item.constraint, item.sampling, strand)
         if isinstance(item, VarRef) and (program := strand.session.program_of.get(item.strand)) is not None:
             strand.referred[item.op] = program
         strand.queue.append(item)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 from .. import wire
 from ..protocol import Close, Done, Fork, Gen, Ids, RoleBegin, RoleEnd, Select, Text, VarRef
 from . import seeds
+from .constraints import wanted
 from .prompt import Prompt, appended
 from .strand import Barrier, Inflight, Item, OpError, Running, Strand
 
@@ -101,11 +102,9 @@ class Lowering:
     # ------------------------------------------------------------ gen and select
 
     def _gen(self, strand: Strand, gen: Gen) -> bool:
-        key = None
-        if gen.constraint is not None:
-            key = self._front.constraints.verdict(gen.constraint, strand)
-            if key is None:
-                return False
+        if not self._front.constraints.ready(gen.constraint, gen.sampling, strand):
+            return False
+        key = None if gen.constraint is None else wanted(gen.constraint).key
         if not self._edge_ready(strand):
             return False
         self._flush(strand, gen.op, bos=True)
@@ -129,6 +128,7 @@ class Lowering:
             frequency_penalty=sampling.frequency_penalty,
             logit_bias=sampling.logit_bias,
             stop=tuple(text.encode("utf-8", "replace") for text in sampling.stop),
+            stop_regex=sampling.stop_regex,
             stop_ids=(*eos, *sampling.stop_token_ids),
             logprobs=sampling.logprobs,
             top_logprobs=sampling.top_logprobs,
@@ -139,11 +139,12 @@ class Lowering:
                 hidden.append(self._front.new_hidden(strand, choice))
             fork = wire.ForkAt(op=gen.op, children=tuple(child.sid for child in hidden))
             self._front.extend(strand, Inflight(fork, children=tuple(hidden), hidden=True))
+        notes = () if key is None else self._front.constraints.notes(key)
         for choice, target in enumerate((strand, *hidden)):
             if key is not None:
                 self._front.constraints.acquire(key)
             sample = wire.Sample(op=gen.op, params=params, choice=choice, constraint=key)
-            self._front.extend(target, Inflight(sample, running=Running(stream=gen.stream)))
+            self._front.extend(target, Inflight(sample, running=Running(stream=gen.stream), notes=notes))
         for child in hidden:
             self._front.close_core(child)
         self._prompt.produced(strand, gen.op)

@@ -25,6 +25,7 @@ class Settings:
     blame_window: float = 60.0  # two deaths within it on one strand fail that strand
     max_restarts: int = 3  # failed starts in a row after which every strand fails
     compile_timeout: float = 30.0  # wall clock of one constraint
+    compile_quick: float = 0.5  # of it, seconds in the lane that nobody may keep busy
     compiler_start_timeout: float = 60.0
     compile_memory: int = 2 * 1024**3  # address space of the compiler child, bytes
     payload_bytes: int = 64 * 1024**2  # compiled constraints kept

@@ -66,6 +66,7 @@ class Inflight:
     op: wire.CoreOp
     started: Usage | None = None
     running: Running | None = None
+    notes: tuple[str, ...] = ()  # of a Sample: what its constraint relaxes
     choices: tuple[str, ...] = ()  # of a Select
     children: tuple[Strand, ...] = ()  # of a ForkAt
     hidden: bool = False  # a ForkAt that n > 1 made: the client is not told

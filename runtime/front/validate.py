@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..protocol import Gen, Ids, Select
+from ..protocol import MAX_CONSTRAINT_BYTES, ConstraintSpec, Gen, Ids, Regex, Select
 from .settings import ServedModel, Settings
 from .strand import Item, OpError
 
@@ -33,8 +33,19 @@ def _gen(gen: Gen, model: ServedModel, settings: Settings) -> OpError | None:
         return OpError("invalid_value", problem[1], problem[0])
     if not 1 <= gen.n <= settings.max_n:
         return OpError("invalid_value", f"n must be a whole number from 1 to {settings.max_n}, not {gen.n}", "n")
-    if gen.constraint is not None and not gen.constraint.pattern:
-        return OpError("invalid_value", "regex must not be empty: leave it out, or say what may come", "regex")
+    return None if gen.constraint is None else _constraint(gen.constraint)
+
+
+def _constraint(spec: ConstraintSpec) -> OpError | None:
+    field, source = ("regex", spec.pattern) if isinstance(spec, Regex) else (spec.field, spec.source)
+    if not source:
+        return OpError("invalid_value", f"{field} must not be empty: leave it out, or say what may come", field)
+    size = len(source.encode("utf-8", "surrogatepass"))
+    if size > MAX_CONSTRAINT_BYTES:
+        limit = f"at most {MAX_CONSTRAINT_BYTES:,} bytes fit"
+        return OpError("invalid_value", f"{field} has {size:,} bytes; {limit}: make it smaller", field)
+    if not spec.backend:
+        return OpError("invalid_value", "constraint_backend must not be empty", "constraint_backend")
     return None
 
 
