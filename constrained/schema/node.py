@@ -6,10 +6,13 @@ absent is None (or empty); a keyword whose assertion is trivially true may be le
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .references import Resource
 
 TYPES = ("null", "boolean", "number", "string", "array", "object")
 
@@ -19,15 +22,19 @@ class Node:
     """Identity is equality. ``pointer`` is for messages: ``#/properties/a`` or ``http://example.com/x#/items``.
 
     Numbers are exact: the reader parses them as Fraction. ``always``: True or False for a boolean schema (then nothing
-    else is set). ``types`` holds members of :data:`TYPES`; ``integer`` says that among numbers only whole ones are meant
-    (``"type": "integer"``; with ``["integer", "string"]``: types number and string, integer True).
+    else is set). ``types`` holds members of :data:`TYPES`; ``integer`` says that among numbers only whole ones are
+    meant (``"type": "integer"``; with ``["integer", "string"]``: types number and string, integer True).
+
+    The reader makes a Node as an empty shell (only ``pointer`` is set) and reads the schema when another field is first
+    looked at. That look may raise :class:`.errors.SchemaError`, and does so again at every look.
     """
 
     pointer: str
     always: bool | None = None
     types: frozenset[str] | None = None
     integer: bool = False
-    #: the values of enum or const, as parsed JSON (int, float kept as Fraction in containers too? no: see reader.Number)
+    #: the values of enum or const, as parsed JSON; numbers are int, float or Decimal (see :mod:`.values`). Compare them
+    #: by values.json_equal / json_key. Empty: nothing is allowed
     values: tuple[Any, ...] | None = None
     # numbers
     minimum: Fraction | None = None
@@ -48,6 +55,8 @@ class Node:
     contains: Node | None = None
     min_contains: int = 1
     max_contains: int | None = None
+    #: an item that ``contains`` matches counts as evaluated (2020-12; not in 2019-09)
+    contains_evaluates: bool = True
     unique_items: bool = False
     unevaluated_items: Node | None = None
     # objects
@@ -73,5 +82,51 @@ class Node:
     ref: Callable[[], Node] | None = None
     #: given the dynamic scope (resource identifiers, outermost first), the target of $dynamicRef / $recursiveRef
     dynamic_ref: Callable[[tuple[str, ...]], Node] | None = None
-    #: the resource ($id) this schema belongs to; entering it by a reference extends the dynamic scope
+    #: the resource ($id) this schema belongs to, if it has a dynamic anchor; else "": it cannot matter to dynamic_ref
     resource: str = ""
+    #: what the reader made this from: the JSON, the resource around it, levels of schema above it
+    source: tuple[Any, Resource, int] = field(init=False, repr=False)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """A field of a shell: read the schema now."""
+            if name == "source" or name not in FIELDS:
+                raise AttributeError(name)
+            self.source[1].fill(self)
+            return object.__getattribute__(self, name)
+
+    def within(self, scope: tuple[str, ...]) -> tuple[str, ...]:
+        """The dynamic scope inside this schema: ``scope`` (resources, outermost first) and its own resource.
+
+        A resource that is in it already is not added: only the outermost one is ever asked for.
+        """
+        return (*scope, self.resource) if self.resource and self.resource not in scope else scope
+
+    def children(self) -> Iterator[Node]:
+        """The schemas that stand in this one (not the targets of references)."""
+        yield from self.prefix_items
+        yield from self.properties.values()
+        yield from self.pattern_properties.values()
+        yield from self.dependent_schemas.values()
+        yield from self.all_of
+        yield from self.any_of or ()
+        yield from self.one_of or ()
+        for one in (
+            self.items,
+            self.contains,
+            self.unevaluated_items,
+            self.additional_properties,
+            self.property_names,
+            self.unevaluated_properties,
+            self.not_,
+            self.if_,
+            self.then,
+            self.else_,
+        ):
+            if one is not None:
+                yield one
+
+
+#: every field that a shell has not set
+FIELDS = frozenset(one.name for one in fields(Node)) - {"pointer"}

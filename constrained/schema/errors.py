@@ -1,0 +1,32 @@
+"""What is wrong with a schema, said once: a keyword, where it stands, and a sentence with the fix in it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..interface import ConstraintError
+
+
+class Problem(NamedTuple):
+    """``pointer``: the schema that holds ``keyword``, as ``#/properties/a`` or ``http://example.com/x#/items``."""
+
+    keyword: str
+    pointer: str
+    message: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.keyword!r} at {self.pointer}: {self.message}" if self.keyword else f"{self.pointer}: {self.message}"
+        )
+
+
+class SchemaError(ConstraintError):
+    """A schema that is not one: a keyword's value of the wrong kind, a reference that leads nowhere, a bound passed."""
+
+    def __init__(self, keyword: str, pointer: str, message: str) -> None:
+        self.problem = Problem(keyword, pointer, message)
+        super().__init__(f"JSON Schema: {self.problem}")
+
+
+class Unsupported(SchemaError):
+    """A right schema with an assertion that cannot be kept exactly. ``strict=False`` drops it and says so."""

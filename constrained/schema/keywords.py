@@ -1,0 +1,465 @@
+"""What each keyword says: its value is checked, and put into the one form of :class:`.node.Node`.
+
+A keyword that its draft does not know is an annotation, with four exceptions that people write in newer drafts and
+that can mean only one thing: ``dependencies``, ``items`` as a list with ``additionalItems``, ``exclusiveMinimum`` and
+``exclusiveMaximum`` as booleans, and ``$recursiveRef``. They are asserted in every draft.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .drafts import D6, D7, D2019, D2020, Dialect
+from .errors import SchemaError
+from .formats import asserted
+from .node import TYPES, Node
+from .text import escaped, shown
+from .values import exact, json_key
+
+if TYPE_CHECKING:
+    from .references import Resource
+
+Handler = Callable[[Node, Any, "Resource"], None]
+
+
+class Keyword(NamedTuple):
+    name: str
+    group: str
+    since: int
+    until: int
+    handler: Handler
+
+
+KEYWORDS: list[Keyword] = []
+
+
+def keyword(name: str, group: str, since: int = 0, until: int = D2020) -> Callable[[Handler], Handler]:
+    def add(handler: Handler) -> Handler:
+        KEYWORDS.append(Keyword(name, group, since, until, handler))
+        return handler
+
+    return add
+
+
+@cache
+def handlers(dialect: Dialect) -> dict[str, Handler]:
+    """Keyword -> what reads it, in this dialect."""
+    on = dialect.vocabularies
+    return {
+        one.name: one.handler
+        for one in KEYWORDS
+        if one.since <= dialect.draft <= one.until
+        and (one.group == "core" or one.group in on or (one.group == "format" and "format-assertion" in on))
+    }
+
+
+# ---------------------------------------------------------------- values
+
+
+def wrong(node: Node, name: str, message: str) -> SchemaError:
+    return SchemaError(name, node.pointer, message)
+
+
+def number(node: Node, name: str, value: Any) -> Fraction:
+    made = exact(value)
+    if made is None:
+        hint = "; write it without quotes" if isinstance(value, str) else ""
+        raise wrong(node, name, f"is a finite number, not {shown(value)}{hint}")
+    return made
+
+
+def count(node: Node, name: str, value: Any) -> int:
+    if type(value) is int and value >= 0:
+        return value
+    made = exact(value)
+    if made is None or made.denominator != 1 or made < 0:
+        hint = (
+            "; write it without quotes" if isinstance(value, str) else "; the smallest is 0" if made is not None else ""
+        )
+        raise wrong(node, name, f"is a whole number of at least 0, not {shown(value)}{hint}")
+    return made.numerator
+
+
+def names(node: Node, name: str, value: Any) -> tuple[str, ...]:
+    if type(value) is not list or not all(isinstance(one, str) for one in value):
+        raise wrong(node, name, f"is a list of names (strings), not {shown(value)}")
+    return tuple(value) if len(set(value)) == len(value) else tuple(dict.fromkeys(value))
+
+
+def mapping(node: Node, name: str, value: Any, what: str = "schemas by name") -> dict[str, Any]:
+    if type(value) is not dict:
+        raise wrong(node, name, f"is an object ({what}), not {shown(value)}")
+    for key in value:
+        if not isinstance(key, str):
+            raise wrong(node, name, f"has a key that is not a string: {shown(key)}")
+    return value
+
+
+def one(node: Node, name: str, value: Any, at: Resource) -> Node:
+    return at.child(value, f"{node.pointer}/{name}", node.source[2] + 1)
+
+
+def many(node: Node, name: str, value: Any, at: Resource, least: int = 1) -> tuple[Node, ...]:
+    if type(value) is not list or len(value) < least:
+        raise wrong(
+            node, name, f"is a list of at least one schema, not {'an empty one' if value == [] else shown(value)}"
+        )
+    depth = node.source[2] + 1
+    return tuple([at.child(raw, f"{node.pointer}/{name}/{index}", depth) for index, raw in enumerate(value)])
+
+
+def by_name(node: Node, name: str, value: Any, at: Resource) -> dict[str, Node]:
+    depth = node.source[2] + 1
+    head = f"{node.pointer}/{name}/"
+    child = at.child
+    return {key: child(raw, head + escaped(key), depth) for key, raw in mapping(node, name, value).items()}
+
+
+def text(node: Node, name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise wrong(node, name, f"is a string, not {shown(value)}")
+    return value
+
+
+def flag(node: Node, name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        hint = "; write it without quotes" if isinstance(value, str) else ""
+        raise wrong(node, name, f"is true or false, not {shown(value)}{hint}")
+    return value
+
+
+# ---------------------------------------------------------------- any type
+
+
+@keyword("type", "validation")
+def _type(node: Node, value: Any, at: Resource) -> None:
+    listed = [value] if isinstance(value, str) else value
+    if type(listed) is not list or not listed:
+        raise wrong(node, "type", f"is the name of a type or a list of them, not {shown(value)}")
+    types: set[str] = set()
+    for name in listed:
+        if name == "integer":
+            continue
+        if name not in TYPES:
+            raise wrong(node, "type", _unknown_type(name))
+        types.add(name)
+    if "integer" in listed and "number" not in types:
+        types.add("number")
+        node.integer = True
+    node.types = frozenset(types)
+    if at.registry.options.openapi and node.source[0].get("nullable") is True:
+        node.types |= {"null"}
+
+
+def _unknown_type(name: Any) -> str:
+    if not isinstance(name, str):
+        return f"{shown(name)} is not the name of a type" + (
+            "; a schema as a type is draft 3: write anyOf" if isinstance(name, dict) else ""
+        )
+    if name == "any":
+        return "'any' is draft 3: leave type out"
+    close = difflib.get_close_matches(name.lower(), [*TYPES, "integer"], 1, 0.5)
+    usual = {"int": "integer", "float": "number", "double": "number", "str": "string", "bool": "boolean"}
+    usual |= {"dict": "object", "list": "array", "none": "null", "date": "string", "text": "string"}
+    hint = usual.get(name.lower()) or (close[0] if close else None)
+    told = f"; did you mean {hint!r}?" if hint else f" (they are {', '.join([*TYPES, 'integer'])})"
+    return f"{name!r} is not a type of JSON{told}"
+
+
+@keyword("enum", "validation")
+def _enum(node: Node, value: Any, at: Resource) -> None:
+    if type(value) is not list:
+        raise wrong(node, "enum", f"is a list of values, not {shown(value)}")
+    _values(node, "enum", value)
+
+
+@keyword("const", "validation", since=D6)
+def _const(node: Node, value: Any, at: Resource) -> None:
+    _values(node, "const", [value])
+
+
+def _values(node: Node, name: str, values: list[Any]) -> None:
+    """Each value once; of enum and const beside each other, what both allow."""
+    if node.values is None and len(values) == 1 and type(values[0]) is str:
+        node.values = (values[0],)
+        return
+    try:
+        keyed = {json_key(one): one for one in reversed(values)}
+        if node.values is not None:
+            both = {json_key(one) for one in node.values}
+            keyed = {key: one for key, one in keyed.items() if key in both}
+    except ValueError as error:
+        raise wrong(node, name, str(error)) from None
+    node.values = tuple(reversed(keyed.values()))
+
+
+# ---------------------------------------------------------------- numbers
+
+
+@keyword("minimum", "validation")
+def _minimum(node: Node, value: Any, at: Resource) -> None:
+    bound = number(node, "minimum", value)
+    if node.source[0].get("exclusiveMinimum") is True:
+        node.exclusive_minimum = bound
+    else:
+        node.minimum = bound
+
+
+@keyword("maximum", "validation")
+def _maximum(node: Node, value: Any, at: Resource) -> None:
+    bound = number(node, "maximum", value)
+    if node.source[0].get("exclusiveMaximum") is True:
+        node.exclusive_maximum = bound
+    else:
+        node.maximum = bound
+
+
+@keyword("exclusiveMinimum", "validation")
+def _exclusive_minimum(node: Node, value: Any, at: Resource) -> None:
+    if not isinstance(value, bool):
+        node.exclusive_minimum = number(node, "exclusiveMinimum", value)
+    elif value and "minimum" not in node.source[0]:
+        raise wrong(node, "exclusiveMinimum", "true says nothing without minimum; write the bound itself, as a number")
+
+
+@keyword("exclusiveMaximum", "validation")
+def _exclusive_maximum(node: Node, value: Any, at: Resource) -> None:
+    if not isinstance(value, bool):
+        node.exclusive_maximum = number(node, "exclusiveMaximum", value)
+    elif value and "maximum" not in node.source[0]:
+        raise wrong(node, "exclusiveMaximum", "true says nothing without maximum; write the bound itself, as a number")
+
+
+@keyword("multipleOf", "validation")
+def _multiple_of(node: Node, value: Any, at: Resource) -> None:
+    node.multiple_of = number(node, "multipleOf", value)
+    if node.multiple_of <= 0:
+        raise wrong(node, "multipleOf", f"is a number above 0, not {shown(value)}")
+
+
+# ---------------------------------------------------------------- strings
+
+
+@keyword("minLength", "validation")
+def _min_length(node: Node, value: Any, at: Resource) -> None:
+    node.min_length = count(node, "minLength", value)
+
+
+@keyword("maxLength", "validation")
+def _max_length(node: Node, value: Any, at: Resource) -> None:
+    node.max_length = count(node, "maxLength", value)
+
+
+@keyword("pattern", "validation")
+def _pattern(node: Node, value: Any, at: Resource) -> None:
+    node.pattern = text(node, "pattern", value)
+
+
+@keyword("format", "format")
+def _format(node: Node, value: Any, at: Resource) -> None:
+    name = text(node, "format", value)
+    asserts = at.registry.options.format == "assert" or "format-assertion" in at.dialect.vocabularies
+    if asserts and asserted(name):
+        node.format = name
+
+
+# ---------------------------------------------------------------- arrays
+
+
+@keyword("prefixItems", "applicator", since=D2020)
+def _prefix_items(node: Node, value: Any, at: Resource) -> None:
+    if node.prefix_items:
+        raise wrong(
+            node, "prefixItems", "stands beside items as a list, which says the same in draft 2019-09; keep one"
+        )
+    node.prefix_items = many(node, "prefixItems", value, at)
+
+
+@keyword("items", "applicator")
+def _items(node: Node, value: Any, at: Resource) -> None:
+    if type(value) is not list:
+        node.items = one(node, "items", value, at)
+        return
+    if node.prefix_items:
+        raise wrong(node, "items", "is a list beside prefixItems; the schema of the items after them is an object")
+    node.prefix_items = many(node, "items", value, at, least=0)
+    if "additionalItems" in node.source[0]:
+        node.items = one(node, "additionalItems", node.source[0]["additionalItems"], at)
+
+
+@keyword("contains", "applicator", since=D6)
+def _contains(node: Node, value: Any, at: Resource) -> None:
+    node.contains = one(node, "contains", value, at)
+    node.contains_evaluates = at.dialect.draft >= D2020
+
+
+@keyword("minContains", "validation", since=D2019)
+def _min_contains(node: Node, value: Any, at: Resource) -> None:
+    node.min_contains = count(node, "minContains", value)
+
+
+@keyword("maxContains", "validation", since=D2019)
+def _max_contains(node: Node, value: Any, at: Resource) -> None:
+    node.max_contains = count(node, "maxContains", value)
+
+
+@keyword("minItems", "validation")
+def _min_items(node: Node, value: Any, at: Resource) -> None:
+    node.min_items = count(node, "minItems", value)
+
+
+@keyword("maxItems", "validation")
+def _max_items(node: Node, value: Any, at: Resource) -> None:
+    node.max_items = count(node, "maxItems", value)
+
+
+@keyword("uniqueItems", "validation")
+def _unique_items(node: Node, value: Any, at: Resource) -> None:
+    node.unique_items = flag(node, "uniqueItems", value)
+
+
+@keyword("unevaluatedItems", "unevaluated", since=D2019)
+def _unevaluated_items(node: Node, value: Any, at: Resource) -> None:
+    node.unevaluated_items = one(node, "unevaluatedItems", value, at)
+
+
+# ---------------------------------------------------------------- objects
+
+
+@keyword("properties", "applicator")
+def _properties(node: Node, value: Any, at: Resource) -> None:
+    node.properties = by_name(node, "properties", value, at)
+
+
+@keyword("patternProperties", "applicator")
+def _pattern_properties(node: Node, value: Any, at: Resource) -> None:
+    node.pattern_properties = by_name(node, "patternProperties", value, at)
+
+
+@keyword("additionalProperties", "applicator")
+def _additional_properties(node: Node, value: Any, at: Resource) -> None:
+    node.additional_properties = one(node, "additionalProperties", value, at)
+
+
+@keyword("propertyNames", "applicator", since=D6)
+def _property_names(node: Node, value: Any, at: Resource) -> None:
+    node.property_names = one(node, "propertyNames", value, at)
+
+
+@keyword("required", "validation")
+def _required(node: Node, value: Any, at: Resource) -> None:
+    if isinstance(value, bool):
+        raise wrong(
+            node,
+            "required",
+            f"is a list of names, not {shown(value)} (draft 3); list this name in 'required' of the object around it",
+        )
+    node.required = names(node, "required", value)
+
+
+@keyword("minProperties", "validation")
+def _min_properties(node: Node, value: Any, at: Resource) -> None:
+    node.min_properties = count(node, "minProperties", value)
+
+
+@keyword("maxProperties", "validation")
+def _max_properties(node: Node, value: Any, at: Resource) -> None:
+    node.max_properties = count(node, "maxProperties", value)
+
+
+@keyword("dependentRequired", "validation", since=D2019)
+def _dependent_required(node: Node, value: Any, at: Resource) -> None:
+    for name, needed in mapping(node, "dependentRequired", value, "lists of names by name").items():
+        _depends(node, name, names(node, "dependentRequired", needed))
+
+
+@keyword("dependentSchemas", "applicator", since=D2019)
+def _dependent_schemas(node: Node, value: Any, at: Resource) -> None:
+    for name, needed in by_name(node, "dependentSchemas", value, at).items():
+        _depends_on_schema(node, name, needed)
+
+
+@keyword("dependencies", "applicator")
+def _dependencies(node: Node, value: Any, at: Resource) -> None:
+    depth = node.source[2] + 1
+    for name, needed in mapping(node, "dependencies", value, "schemas or lists of names by name").items():
+        if type(needed) is list:
+            _depends(node, name, names(node, "dependencies", needed))
+        elif isinstance(needed, str):
+            _depends(node, name, (needed,))
+        else:
+            _depends_on_schema(node, name, at.child(needed, f"{node.pointer}/dependencies/{escaped(name)}", depth))
+
+
+def _depends(node: Node, name: str, needed: tuple[str, ...]) -> None:
+    node.dependent_required[name] = tuple(dict.fromkeys((*node.dependent_required.get(name, ()), *needed)))
+
+
+def _depends_on_schema(node: Node, name: str, needed: Node) -> None:
+    other = node.dependent_schemas.get(name)
+    node.dependent_schemas[name] = needed if other is None else Node(node.pointer, all_of=(other, needed))
+
+
+@keyword("unevaluatedProperties", "unevaluated", since=D2019)
+def _unevaluated_properties(node: Node, value: Any, at: Resource) -> None:
+    node.unevaluated_properties = one(node, "unevaluatedProperties", value, at)
+
+
+# ---------------------------------------------------------------- in place
+
+
+@keyword("allOf", "applicator")
+def _all_of(node: Node, value: Any, at: Resource) -> None:
+    node.all_of = many(node, "allOf", value, at)
+
+
+@keyword("anyOf", "applicator")
+def _any_of(node: Node, value: Any, at: Resource) -> None:
+    node.any_of = many(node, "anyOf", value, at)
+
+
+@keyword("oneOf", "applicator")
+def _one_of(node: Node, value: Any, at: Resource) -> None:
+    node.one_of = many(node, "oneOf", value, at)
+
+
+@keyword("not", "applicator")
+def _not(node: Node, value: Any, at: Resource) -> None:
+    node.not_ = one(node, "not", value, at)
+
+
+@keyword("if", "applicator", since=D7)
+def _if(node: Node, value: Any, at: Resource) -> None:
+    node.if_ = one(node, "if", value, at)
+
+
+@keyword("then", "applicator", since=D7)
+def _then(node: Node, value: Any, at: Resource) -> None:
+    if "if" in node.source[0]:
+        node.then = one(node, "then", value, at)
+
+
+@keyword("else", "applicator", since=D7)
+def _else(node: Node, value: Any, at: Resource) -> None:
+    if "if" in node.source[0]:
+        node.else_ = one(node, "else", value, at)
+
+
+@keyword("$ref", "core")
+def _ref(node: Node, value: Any, at: Resource) -> None:
+    node.ref = partial(at.target, text(node, "$ref", value), node.pointer)
+
+
+@keyword("$dynamicRef", "core", since=D2020)
+def _dynamic_ref(node: Node, value: Any, at: Resource) -> None:
+    node.dynamic_ref = partial(at.dynamic_target, text(node, "$dynamicRef", value), node.pointer)
+
+
+@keyword("$recursiveRef", "core", since=D2019)
+def _recursive_ref(node: Node, value: Any, at: Resource) -> None:
+    if node.dynamic_ref is None:
+        node.dynamic_ref = partial(at.recursive_target, text(node, "$recursiveRef", value), node.pointer)
