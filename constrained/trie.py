@@ -70,6 +70,7 @@ class TokenTrie:
         self.byte_at = bytes(byte)
         self.skip_at = self.skip.data
         self.first_at = self.first.data
+        self.depth_at = self.depth.data
         self.max_depth = max(depth)
         self._children: dict[int, dict[int, int]] = {}  # of nodes asked for; no more than there are nodes
         self.words = (len(tokens) + 31) // 32

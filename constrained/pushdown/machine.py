@@ -1,0 +1,514 @@
+"""The machine that runs every constraint: sets of stacks, determinized byte by byte as texts reach them.
+
+::
+
+    stack node = (item, rest)          "{" · members · "}" · nothing        shared tails: a tree of nodes
+    config     = set of stack nodes whose top can read a byte, and whether the empty stack is among them
+    step       = every top reads the byte; what is on top then is opened until each top can read again (`closure`)
+
+This module is the reference; :mod:`.native_machine` has the same surface and must give the same answers. That surface
+is what stands in :class:`Machine` without an underscore; the numbers of configs are the machine's own.
+
+Dependent nonterminals (:attr:`Rules.resolve`) are never opened by a closure: they stay in the config as *markers*. A
+config that has some steps as if they were opened as their ``expand`` says (a superset). A matcher looks at
+:meth:`Machine.markers` after each byte and goes on from :meth:`Machine.resolved`; :meth:`Machine.doubtful` names the
+tokens whose bytes meet a marker on their way, which are the only ones that :meth:`Machine.mask` may allow wrongly.
+
+Token masks: the OR of the lexeme masks of all lexemes on top (:meth:`LexemeTable.mask`), of walks below the trie nodes
+where those lexemes may end, and of one walk from the root for all literals on top. A config whose lexemes differ
+only in far-away counters has the mask of the config with capped lexemes.
+
+For the native twin: ``LexemeTable.mask`` already walks natively and caches (native/lexeme_walk.cpp); what is left to it
+are nodes, closures, cells and the walks below ``exits`` and ``closes`` and for literals. Rows, masks and capped states
+come from the LexemeTable (watch ``generation``), productions and ``resolve`` from the Rules.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..interface import ConstraintError, Unfinished
+from ..masks import Mask, MaskCache
+from ..vocabulary import Vocabulary
+from .lexemes import LexemeTable
+from .rules import Lexeme, Rules
+
+_LITERAL, _LEXEME, _NONTERMINAL = range(3)
+#: the config that no text reaches
+DEAD = -1
+#: bytes of Python objects behind one node, one config, one stack of a config and one filled cell, as measured
+_NODE_BYTES, _CONFIG_BYTES, _STACK_BYTES, _CELL_BYTES = 250, 400, 16, 100
+#: trie nodes visited between two looks at the clock
+_WALK_UNIT = 512
+
+
+class Limits(NamedTuple):
+    """Bounds of one machine. Passing one of the first three raises ConstraintError that names it."""
+
+    stacks: int = 16_384  # stack nodes opened by one closure
+    depth: int = 20_000  # items on one stack
+    nbytes: int = 512 * 1024 * 1024  # everything, after dropping what can be made again
+    cells: int = 400_000  # filled transitions; past it all are dropped and made again as needed
+    forced: int = 4_096  # bytes given by one call of forced
+
+
+class _Moves(NamedTuple):
+    """The tops of one config by what they read."""
+
+    literals: dict[int, list[int]]  # byte -> nodes with that literal byte on top
+    lexemes: tuple[tuple[int, int], ...]  # (lexeme state, rest)
+
+
+class Machine:
+    """One constraint over one vocabulary. ``rules`` may grow while it runs. Not thread safe.
+
+    ``masks`` and ``lexemes`` are shared with other machines of the vocabulary; ``key`` is this one's name in ``masks``.
+    Everything that may take long honours ``deadline`` by raising Unfinished between units of work; the same call made
+    again goes on.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        start: int,
+        lexemes: LexemeTable,
+        vocabulary: Vocabulary,
+        masks: MaskCache,
+        key: str,
+        limits: Limits | None = None,
+    ) -> None:
+        self.rules = rules
+        self.lexemes = lexemes
+        self.vocabulary = vocabulary
+        self.masks = masks
+        self.key = key
+        self.limits = limits if limits is not None else Limits()
+        self._start_nonterminal = start
+        self._start: int | None = None
+        self._missing = frozenset(value for value in range(256) if bytes((value,)) not in vocabulary.id_of)
+        self._eos = np.zeros(vocabulary.mask_words, np.uint32)
+        for token in vocabulary.eos_ids:
+            self._eos[token // 32] |= np.uint32(1 << token % 32)
+        # literals: byte q of all that were met, one after another; the last byte of each is marked
+        self._literals: dict[bytes, int] = {}
+        self._literal_bytes = bytearray()
+        self._literal_last = bytearray()
+        # nodes; 0 is the empty stack. An item is its number << 2 | its kind
+        self._item = [-1]
+        self._rest = [-1]
+        self._depth = [0]
+        self._nodes: dict[int, int] = {}
+        # configs: sorted node numbers
+        self._configs: list[tuple[int, ...]] = []
+        self._config_ids: dict[tuple[int, ...], int] = {}
+        self._stacks = 0  # in all configs together
+        self._rows: list[dict[int, int]] = []
+        self._moves: dict[int, _Moves] = {}
+        self._cells = 0
+        self._capped: dict[int, int] = {}
+        self._loose: dict[int, int] = {}
+        self._forced: dict[int, bytes] = {}
+        self._doubtful: dict[int, NDArray[np.int32]] = {}
+        self._jobs: dict[int, _Job] = {}
+
+    # ---- the surface
+
+    @property
+    def deadline(self) -> float | None:
+        """time.monotonic at which work stops by raising Unfinished; None: never. Shared through the languages."""
+        return self.lexemes.languages.deadline
+
+    @deadline.setter
+    def deadline(self, value: float | None) -> None:
+        self.lexemes.languages.deadline = value
+
+    @property
+    def start(self) -> int:
+        """The config in which nothing is written. ConstraintError if this vocabulary cannot write anything."""
+        if self._start is None:
+            config = self._config(self._closure([self._node(self._start_nonterminal << 2 | _NONTERMINAL, 0)]))
+            if config == DEAD:
+                raise ConstraintError("no text satisfies this constraint with this model's vocabulary")
+            self._start = config
+        return self._start
+
+    def step(self, config: int, data: bytes) -> int:
+        """The config after ``data``; -1 if some byte of it may not come. ``config`` may be -1."""
+        rows = self._rows
+        for value in data:
+            if config < 0:
+                return DEAD
+            after = rows[config].get(value)
+            config = self._fill_cell(config, value) if after is None else after
+        return config
+
+    def mask(self, config: int) -> Mask:
+        """Read-only uint32[words]: bit i is set iff ``step(config, tokens[i]) >= 0``; EOS bits iff accepting."""
+        capped = self._capped_config(config)
+        return self.masks.get((self.key, capped), lambda: self._make_mask(capped))
+
+    def accepting(self, config: int) -> bool:
+        """The text may end here."""
+        return self._configs[self._loosened(config)][0] == 0
+
+    def last(self, config: int) -> bool:
+        """The text may end here and nothing may follow."""
+        return self._configs[self._loosened(config)] == (0,)
+
+    def forced(self, config: int) -> bytes:
+        """The bytes of the one-way chain that starts here, up to the first accepting config or ``limits.forced``."""
+        known = self._forced.get(config)
+        if known is None:
+            known = self._chain(config)
+            self._forced[config] = known
+        return known
+
+    def markers(self, config: int) -> tuple[int, ...]:
+        """The dependent nonterminals on top of stacks of ``config``; () in all but a few constraints."""
+        return tuple({self._item[node] >> 2 for node in self._configs[config] if self._is_marker(node)})
+
+    def resolved(self, config: int, found: dict[int, int | None]) -> int:
+        """``config`` with each of its :meth:`markers` replaced by the nonterminal ``found`` gives (None: its stacks are
+        taken out). -1 if nothing is left. May have markers of its own."""
+        kept = [node for node in self._configs[config] if not self._is_marker(node)]
+        opened = []
+        for node in self._configs[config]:
+            if self._is_marker(node) and (instead := found[self._item[node] >> 2]) is not None:
+                opened.append(self._node(instead << 2 | _NONTERMINAL, self._rest[node]))
+        return self._config(self._closure([*kept, *opened]))
+
+    def doubtful(self, config: int) -> NDArray[np.int32]:
+        """The ids allowed by :meth:`mask` whose bytes lead from ``config`` through or to a config with markers."""
+        capped = self._capped_config(config)
+        known = self._doubtful.get(capped)
+        if known is None:
+            self._make_mask(capped)
+            known = self._doubtful[capped]
+        return known
+
+    @property
+    def dependent(self) -> bool:
+        """Whether any dependent nonterminal can be met. May turn true while the machine runs, never false again."""
+        return bool(self.rules.resolve)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, without masks and lexeme rows (they are shared)."""
+        literals = 2 * len(self._literal_bytes)
+        stacks = self._stacks * _STACK_BYTES
+        return (
+            len(self._item) * _NODE_BYTES
+            + len(self._configs) * _CONFIG_BYTES
+            + stacks
+            + self._cells * _CELL_BYTES
+            + literals
+        )
+
+    # ---- nodes and configs
+
+    def _node(self, item: int, rest: int) -> int:
+        key = item << 32 | rest
+        node = self._nodes.get(key)
+        if node is None:
+            depth = self._depth[rest] + 1
+            if depth > self.limits.depth:
+                raise ConstraintError(
+                    f"the text is nested more than {self.limits.depth} levels deep, or the grammar is left-recursive; "
+                    "bound the recursion of the schema or grammar"
+                )
+            node = len(self._item)
+            self._item.append(item)
+            self._rest.append(rest)
+            self._depth.append(depth)
+            self._nodes[key] = node
+        return node
+
+    def _literal(self, data: bytes) -> int:
+        at = self._literals.get(data)
+        if at is None:
+            at = len(self._literal_bytes)
+            self._literal_bytes += data
+            self._literal_last += bytes(len(data) - 1) + b"\1"
+            self._literals[data] = at
+        return at
+
+    def _closure(self, todo: list[int], open_markers: bool = False) -> set[int]:
+        """The nodes that ``todo`` opens into: each reads a byte, is a marker, or is 0 (the empty stack)."""
+        item_of, rest_of, accept, rules = self._item, self._rest, self.lexemes.accept, self.rules
+        seen: set[int] = set()
+        found: set[int] = set()
+        while todo:
+            node = todo.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if len(seen) > self.limits.stacks:
+                raise ConstraintError(
+                    f"the text can be read in more than {self.limits.stacks} ways at one place; make the alternatives "
+                    "of the schema or grammar differ earlier, or join them into one pattern"
+                )
+            item = item_of[node]
+            kind = item & 3
+            if node == 0 or kind == _LITERAL:
+                found.add(node)
+            elif kind == _LEXEME:
+                ends = accept[item >> 2]
+                if ends:
+                    todo.append(rest_of[node])
+                if ends != 2:
+                    found.add(node)
+            elif item >> 2 in rules.resolve and not open_markers:
+                found.add(node)
+            else:
+                rest = rest_of[node]
+                for production in rules.productions(item >> 2):
+                    opened = self._push(production, rest)
+                    if opened >= 0:
+                        todo.append(opened)
+                accept = self.lexemes.accept  # may have moved
+        return found
+
+    def _push(self, production: tuple[bytes | int | Lexeme, ...], rest: int) -> int:
+        """The stack of ``production`` on ``rest``; -1 if the vocabulary cannot write one of its lexemes."""
+        for part in reversed(production):
+            if isinstance(part, bytes):
+                if not part:
+                    continue
+                item = self._literal(part) << 2 | _LITERAL
+            elif isinstance(part, Lexeme):
+                state = self.lexemes.start(part)
+                if state < 0:
+                    return -1
+                item = state << 2 | _LEXEME
+            else:
+                item = part << 2 | _NONTERMINAL
+            rest = self._node(item, rest)
+        return rest
+
+    def _config(self, nodes: set[int]) -> int:
+        if not nodes:
+            return DEAD
+        key = tuple(sorted(nodes))
+        config = self._config_ids.get(key)
+        if config is None:
+            if self.nbytes > self.limits.nbytes:
+                raise ConstraintError(
+                    f"this constraint's states take more than {self.limits.nbytes >> 20} MB; bound its repetitions and "
+                    "recursion, or compile it again"
+                )
+            config = len(self._configs)
+            self._configs.append(key)
+            self._rows.append({})
+            self._config_ids[key] = config
+            self._stacks += len(key)
+        return config
+
+    def _is_marker(self, node: int) -> bool:
+        return node != 0 and self._item[node] & 3 == _NONTERMINAL
+
+    def _loosened(self, config: int) -> int:
+        """The config with its markers opened as their ``expand`` says; itself if it has none."""
+        if not self.dependent:
+            return config
+        loose = self._loose.get(config)
+        if loose is None:
+            loose = config
+            nodes = self._configs[config]
+            if any(self._is_marker(node) for node in nodes):
+                loose = self._config(self._closure(list(nodes), open_markers=True))
+                if loose == DEAD:
+                    raise ConstraintError("a dependent rule has no continuation")
+            self._loose[config] = loose
+        return loose
+
+    def _capped_config(self, config: int) -> int:
+        capped = self._capped.get(config)
+        if capped is None:
+            nodes = set()
+            for node in self._configs[self._loosened(config)]:
+                item = self._item[node]
+                if node and item & 3 == _LEXEME:
+                    node = self._node(self.lexemes.mask_key(item >> 2) << 2 | _LEXEME, self._rest[node])
+                nodes.add(node)
+            capped = self._config(nodes)
+            self._capped[config] = self._capped[capped] = capped
+        return capped
+
+    # ---- moves
+
+    def _tops(self, config: int) -> _Moves:
+        """The tops of a config without markers."""
+        moves = self._moves.get(config)
+        if moves is None:
+            literals: dict[int, list[int]] = {}
+            lexemes = []
+            for node in self._configs[config]:
+                if node == 0:
+                    continue
+                item = self._item[node]
+                if item & 3 == _LITERAL:
+                    value = self._literal_bytes[item >> 2]
+                    if value not in self._missing:
+                        literals.setdefault(value, []).append(node)
+                else:
+                    lexemes.append((item >> 2, self._rest[node]))
+            moves = self._moves[config] = _Moves(literals, tuple(lexemes))
+        return moves
+
+    def _fill_cell(self, config: int, value: int) -> int:
+        literals, lexemes = self._tops(self._loosened(config))
+        opened = []
+        for node in literals.get(value, ()):
+            item, rest = self._item[node], self._rest[node]
+            opened.append(rest if self._literal_last[item >> 2] else self._node(item + 4, rest))
+        for state, rest in lexemes:
+            after = self.lexemes.next(state, value)
+            if after >= 0:
+                opened.append(self._node(after << 2 | _LEXEME, rest))
+        after = self._config(self._closure(opened)) if opened else DEAD
+        if self._cells >= self.limits.cells:
+            self._drop()
+        self._rows[config][value] = after
+        self._cells += 1
+        self._check_deadline()
+        return after
+
+    def _drop(self) -> None:
+        """Give up everything that can be made again. Nodes and configs keep their numbers."""
+        for row in self._rows:
+            row.clear()
+        self._cells = 0
+        for table in (self._moves, self._forced, self._doubtful):
+            table.clear()
+
+    def _chain(self, config: int) -> bytes:
+        run = bytearray()
+        while len(run) < self.limits.forced:
+            loose = self._loosened(config)
+            if self._configs[loose][0] == 0:
+                break
+            literals, lexemes = self._tops(loose)
+            if len(literals) > 1:
+                break
+            values = set(literals)
+            for state, _ in lexemes:
+                self.lexemes.fill(state)
+                values.add(self.lexemes.only[state])
+            values.discard(-1)
+            if len(values) != 1 or (value := values.pop()) < 0:
+                break
+            run.append(value)
+            config = self.step(config, run[-1:])
+        return bytes(run)
+
+    def _check_deadline(self) -> None:
+        deadline = self.lexemes.languages.deadline
+        if deadline is not None and time.monotonic() >= deadline:
+            raise Unfinished
+
+    # ---- masks
+
+    def _make_mask(self, capped: int) -> Mask:
+        job = self._jobs.get(capped)
+        if job is None:
+            job = self._jobs[capped] = _Job(self, capped)
+        try:
+            bits = job.run()
+        except Unfinished:
+            raise
+        except BaseException:
+            del self._jobs[capped]
+            raise
+        del self._jobs[capped]
+        self._doubtful[capped] = np.unique(np.array(job.doubtful, np.int32))
+        if self._configs[capped][0] == 0:
+            bits |= self._eos
+        return bits
+
+
+class _Job:
+    """One mask in the making; may be stopped by Unfinished and goes on where it was."""
+
+    def __init__(self, machine: Machine, config: int) -> None:
+        self.machine = machine
+        self.bits = np.zeros(machine.vocabulary.mask_words, np.uint32)
+        self.doubtful: list[int] = []
+        literals, lexemes = machine._tops(config)
+        rests: dict[int, list[int]] = {}
+        for state, rest in lexemes:
+            rests.setdefault(state, []).append(rest)
+        self._lexemes = list(rests.items())
+        #: walks to make: (trie node whose subtree is walked, config there, doubtful below, its own tokens doubtful too)
+        self._walks: list[tuple[int, int, bool, bool]] = []
+        if literals:
+            tops = {node for nodes in literals.values() for node in nodes}
+            self._walks.append((0, machine._config(tops), False, False))
+        self._node = -1  # next node of the walk in hand; -1: not begun
+        self._at: list[int] = [DEAD] * (machine.vocabulary.trie.max_depth + 1)  # config by depth
+        self._met: list[bool] = [False] * len(self._at)  # a marker was met up to here
+        self._tokens: list[int] = []
+
+    def run(self) -> Mask:
+        machine = self.machine
+        while self._lexemes:
+            state, rests = self._lexemes[-1]
+            mask = machine.lexemes.mask(state)
+            if len(mask.exits) or len(mask.closes):
+                after = machine._config(machine._closure(list(rests)))
+                marked = machine.dependent and bool(machine.markers(after))
+                self._walks.extend((node, after, marked, False) for node in mask.exits.tolist())
+                self._walks.extend((node, after, marked, marked) for node in mask.closes.tolist())
+            self.bits |= mask.bits
+            self._lexemes.pop()
+        while self._walks:
+            self._walk(*self._walks[-1])
+            self._walks.pop()
+            self._node = -1
+        bits = np.zeros(len(self.bits) * 32, np.uint8)
+        bits[self._tokens] = 1
+        self.bits |= np.packbits(bits, bitorder="little").view("<u4")
+        return self.bits
+
+    def _walk(self, top: int, config: int, marked: bool, own: bool) -> None:
+        """Collect the tokens strictly below the trie node ``top``, where the machine is in ``config``."""
+        machine = self.machine
+        trie, rows, dependent = machine.vocabulary.trie, machine._rows, machine.dependent
+        at, met, tokens = self._at, self._met, self._tokens
+        byte_at, skip_at, first_at, ids = trie.byte_at, trie.skip_at, trie.first_at, trie.token_ids
+        if self._node < 0:
+            depth = int(trie.depth[top])
+            at[depth], met[depth] = config, marked
+            if own:
+                self.doubtful.extend(ids[first_at[top] : first_at[top + 1]].tolist())
+            self._node = top + 1
+        node, end = self._node, skip_at[top]
+        depth_at = trie.depth_at
+        visited = 0
+        while node < end:
+            depth = depth_at[node]
+            before = at[depth - 1]
+            after = rows[before].get(byte_at[node])
+            if after is None:
+                self._node = node
+                after = machine._fill_cell(before, byte_at[node])
+            if after < 0:
+                node = skip_at[node]
+                continue
+            at[depth] = after
+            first, last = first_at[node], first_at[node + 1]
+            if first < last:
+                tokens.extend(ids[first:last].tolist())
+            if dependent:
+                met[depth] = met[depth - 1] or bool(machine.markers(after))
+                if met[depth] and first < last:
+                    self.doubtful.extend(ids[first:last].tolist())
+            node += 1
+            visited += 1
+            if visited % _WALK_UNIT == 0:
+                self._node = node
+                machine._check_deadline()
+        self._node = node
