@@ -1,0 +1,393 @@
+// Sets of stacks, determinized byte by byte: the states ("configurations") of one constraint's machine.
+//
+//     stack node   (item, rest), hash-consed; node 0 is the empty stack. Items: a nonterminal, a lexeme state, a literal
+//                  from one of its bytes on.
+//     configuration  hash-consed set of stacks whose top reads a byte (literals first, by byte; then lexemes), and
+//                    whether the empty stack is among them. A stack whose top is a dependent nonterminal stays as it is;
+//                    `plain` gives the set with those expanded to all that they could be.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+
+#include "token_walk.h"
+
+namespace plait {
+
+class Stacks {
+  public:
+    enum Kind : uint32_t { NONTERMINAL = 0, LEXEME = 1, LITERAL = 2 };
+    enum : int32_t { TOO_MANY_STACKS = 1, TOO_DEEP = 2, TOO_LARGE = 3 };
+    struct Limits {
+        int64_t stacks, depth, bytes, table_bytes;
+    };
+    struct Node {
+        int32_t a, b, rest;  // nonterminal, lexeme state, or literal and the place in it
+        uint32_t kind : 2, depth : 30;
+    };
+    struct Group {  // the literals of a configuration that go on with `byte`
+        int32_t first, target;
+        uint8_t byte;
+    };
+    struct Config {
+        int64_t first;  // in `members`
+        int32_t literals, lexemes, dependents, groups;
+        uint32_t hash;
+        int32_t plain;  // -2 not known yet
+        bool accepting;
+        Group *group;    // null, or one a byte
+        int32_t *dense;  // null, or 256 targets (where lexemes are among the tops)
+        int32_t count() const { return literals + lexemes + dependents; }
+    };
+
+    Stacks(Lexemes *lexemes, Limits limits) : lexemes(lexemes), needs(lexemes->needs), limits(limits) {
+        nodes.push_back({0, 0, 0, NONTERMINAL, 0});
+        mark.push_back(0);
+        alone.push_back(NEED);
+        node_slots.assign(256, -1);
+        config_slots.assign(64, -1);
+        literal_first.push_back(0);
+    }
+    ~Stacks() { drop(); }
+    Stacks(const Stacks &) = delete;
+
+    // Productions of a nonterminal: items is [how many, then for each: its length, then value * 4 + kind per item]; a
+    // literal's value is its length, its bytes come next in `text`.
+    void add(int32_t nonterminal, bool dependent, const int32_t *items, const uint8_t *text) {
+        if (nonterminal >= static_cast<int64_t>(produced.size())) {
+            produced.resize(nonterminal + 1, -1);
+            is_dependent.resize(nonterminal + 1, 0);
+        }
+        if (produced[nonterminal] >= 0) return;
+        produced[nonterminal] = static_cast<int32_t>(pool.size());
+        is_dependent[nonterminal] = dependent;
+        int32_t many = *items++;
+        pool.push_back(many);
+        while (many-- > 0) {
+            int32_t length = *items++;
+            pool.push_back(length);
+            while (length-- > 0) {
+                int32_t item = *items++;
+                if ((item & 3) == LITERAL) {
+                    pool.push_back(literal(text, item >> 2) << 2 | LITERAL);
+                    text += item >> 2;
+                } else {
+                    pool.push_back(item);
+                }
+            }
+        }
+    }
+
+    int32_t begin(int32_t nonterminal) {
+        int32_t node = push(NONTERMINAL, nonterminal, 0, 0);
+        return node < 0 ? node : close(&node, 1, false);
+    }
+
+    // The configuration after one byte; DEAD, NEED or LIMIT.
+    int32_t step(int32_t config, uint8_t byte) {
+        Config &at = configs[config];
+        if (at.dependents) {
+            int32_t all = plain(config);
+            return all < 0 ? all : step(all, byte);
+        }
+        if (at.lexemes) {
+            if (!at.dense) {
+                at.dense = new int32_t[256];
+                std::fill(at.dense, at.dense + 256, NEED);
+                table_bytes += 1024;
+            }
+            int32_t target = at.dense[byte];
+            if (target == NEED && (target = compute(config, byte)) >= DEAD) configs[config].dense[byte] = target;
+            return target;
+        }
+        if (!at.group) arrange(at);
+        for (int32_t low = 0, high = at.groups; low < high;) {
+            int32_t middle = (low + high) / 2;
+            if (at.group[middle].byte == byte) return follow(config, middle);
+            if (at.group[middle].byte < byte) low = middle + 1;
+            else high = middle;
+        }
+        return DEAD;
+    }
+
+    // The same for the group-th byte of a configuration without lexemes.
+    int32_t follow(int32_t config, int32_t group) {
+        int32_t target = configs[config].group[group].target;
+        if (target == NEED && (target = compute(config, configs[config].group[group].byte)) >= DEAD) configs[config].group[group].target = target;
+        return target;
+    }
+
+    void arrange(Config &at) {
+        const int32_t *member = &members[at.first];
+        int32_t count = 0;
+        for (int32_t i = 0; i < at.literals; i++) count += i == 0 || next_byte(member[i]) != next_byte(member[i - 1]);
+        at.group = new Group[count + 1];
+        at.groups = count;
+        table_bytes += static_cast<int64_t>(sizeof(Group)) * (count + 1);
+        count = 0;
+        for (int32_t i = 0; i < at.literals; i++)
+            if (i == 0 || next_byte(member[i]) != next_byte(member[i - 1])) at.group[count++] = {i, NEED, next_byte(member[i])};
+    }
+
+    // `config` with its dependent tops expanded to everything they could be.
+    int32_t plain(int32_t config) {
+        if (!configs[config].dependents) return config;
+        if (configs[config].plain >= 0) return configs[config].plain;
+        std::vector<int32_t> tops = stacks_of(config);
+        int32_t found = close(tops.data(), tops.size(), true);
+        if (found >= 0) configs[config].plain = found;
+        return found;
+    }
+
+    // The stacks of a configuration; the empty one (0) among them if it accepts.
+    std::vector<int32_t> stacks_of(int32_t config) const {
+        const Config &at = configs[config];
+        std::vector<int32_t> found(members.begin() + at.first, members.begin() + at.first + at.count());
+        if (at.accepting) found.push_back(0);
+        return found;
+    }
+
+    // The configuration of some stacks: their tops expanded until each reads a byte. NEED or LIMIT where that fails.
+    int32_t close(const int32_t *tops, size_t count, bool expand_dependents) {
+        bool single = count == 1 && !expand_dependents;
+        int32_t only = single ? tops[0] : 0;
+        if (single && alone[only] >= 0) return alone[only];
+        work.assign(tops, tops + count);
+        keys.clear();
+        stamp++;
+        bool accepting = false, missing = false;
+        int64_t visits = 0;
+        while (!work.empty()) {
+            int32_t node = work.back();
+            work.pop_back();
+            if (node == 0) {
+                accepting = true;
+                continue;
+            }
+            if (mark[node] == stamp) continue;
+            mark[node] = stamp;
+            if (++visits > 16 * limits.stacks + 64) return limit(TOO_MANY_STACKS);
+            Node top = nodes[node];
+            if (top.kind == LITERAL) {
+                keys.push_back(static_cast<uint64_t>(next_byte(node)) << 32 | node);
+            } else if (top.kind == LEXEME) {
+                uint8_t ends = lexemes->table->accept[top.a];
+                if (ends != 2) keys.push_back(1ull << 62 | static_cast<uint64_t>(top.a) << 32 | node);
+                if (ends) work.push_back(top.rest);
+            } else if (top.a >= static_cast<int64_t>(produced.size()) || produced[top.a] < 0) {
+                needs->add(Needs::PRODUCTIONS, top.a);
+                missing = true;
+            } else if (is_dependent[top.a] && !expand_dependents) {
+                keys.push_back(2ull << 62 | node);
+            } else if (!expand(top)) {
+                return LIMIT;
+            }
+        }
+        if (missing) return NEED;
+        if (static_cast<int64_t>(keys.size()) > limits.stacks) return limit(TOO_MANY_STACKS);
+        std::sort(keys.begin(), keys.end());
+        int32_t found = intern(accepting);
+        if (single && found >= 0) alone[only] = found;
+        return found;
+    }
+
+    // The configuration of exactly these members, which are sorted literals: a part of another configuration.
+    int32_t literals_of(int32_t config) {
+        Config at = configs[config];
+        if (!at.lexemes && !at.accepting && !at.dependents) return config;
+        keys.clear();
+        for (int32_t i = 0; i < at.literals; i++) {
+            int32_t node = members[at.first + i];
+            keys.push_back(static_cast<uint64_t>(next_byte(node)) << 32 | node);
+        }
+        return intern(false);
+    }
+
+    // The one byte that may come, DEAD if there are several or none or the text may end here; NEED, LIMIT.
+    int32_t only_byte(int32_t config) {
+        if (configs[config].dependents && (config = plain(config)) < 0) return config;
+        const Config &at = configs[config];
+        if (at.accepting) return DEAD;
+        const int32_t *member = &members[at.first];
+        int32_t only = DEAD;
+        if (at.literals) {
+            only = next_byte(member[0]);
+            if (next_byte(member[at.literals - 1]) != only) return DEAD;
+        }
+        bool missing = false;
+        for (int32_t i = at.literals; i < at.literals + at.lexemes; i++) {
+            int32_t state = nodes[member[i]].a;
+            if (!lexemes->table->filled(state)) {
+                needs->add(Needs::ROW, state);
+                missing = true;
+                continue;
+            }
+            const int32_t *row = lexemes->table->row(state);
+            for (int32_t byte = 0; byte < 256; byte++) {
+                if (row[byte] < 0 || byte == only) continue;
+                if (only >= 0) return DEAD;
+                only = byte;
+            }
+        }
+        return missing ? NEED : only;
+    }
+
+    int32_t push(uint32_t kind, int32_t a, int32_t b, int32_t rest) {
+        uint64_t hash = (static_cast<uint64_t>(a) << 34 ^ static_cast<uint64_t>(rest) << 2 ^ kind) * 0x9E3779B97F4A7C15ull + static_cast<uint64_t>(b);
+        hash = (hash ^ hash >> 29) * 0xBF58476D1CE4E5B9ull;
+        size_t mask = node_slots.size() - 1, slot = (hash >> 32) & mask;
+        for (; node_slots[slot] >= 0; slot = (slot + 1) & mask) {
+            const Node &other = nodes[node_slots[slot]];
+            if (other.a == a && other.rest == rest && other.b == b && other.kind == kind) return node_slots[slot];
+        }
+        if (nodes[rest].depth >= limits.depth) return limit(TOO_DEEP);
+        if (identity_bytes() > limits.bytes) return limit(TOO_LARGE);
+        int32_t made = static_cast<int32_t>(nodes.size());
+        nodes.push_back({a, b, rest, kind, nodes[rest].depth + 1u});
+        node_hash.push_back(static_cast<uint32_t>(hash >> 32));
+        mark.push_back(0);
+        alone.push_back(NEED);
+        node_slots[slot] = made;
+        if (nodes.size() * 2 > node_slots.size()) {
+            node_slots.assign(node_slots.size() * 2, -1);
+            for (int32_t node = 1; node < static_cast<int32_t>(nodes.size()); node++) place(node_slots, node_hash[node - 1], node);
+        }
+        return made;
+    }
+
+    int64_t identity_bytes() const {
+        return static_cast<int64_t>(nodes.size()) * (sizeof(Node) + 20) + static_cast<int64_t>(configs.size()) * (sizeof(Config) + 8) +
+               static_cast<int64_t>(members.size()) * 4 + static_cast<int64_t>(text.size()) + static_cast<int64_t>(pool.size()) * 4;
+    }
+    int64_t nbytes() const { return identity_bytes() + table_bytes; }
+
+    // Transitions are forgotten once they take more than the limit; never in the middle of a call.
+    void trim() {
+        if (table_bytes > limits.table_bytes) drop();
+    }
+
+    Lexemes *lexemes;
+    Needs *needs;
+    Limits limits;
+    std::vector<Node> nodes;
+    std::vector<Config> configs;
+    std::vector<int32_t> members;
+
+  private:
+    std::vector<int32_t> produced, pool;  // nonterminal -> place in pool, -1 not known
+    std::vector<uint8_t> is_dependent, text;
+    std::vector<int64_t> literal_first;
+    std::unordered_map<std::string, int32_t> literal_of;
+    std::vector<uint32_t> mark, node_hash;
+    std::vector<int32_t> alone;  // node -> configuration of that stack alone
+    std::vector<int32_t> node_slots, config_slots, work, targets;
+    std::vector<uint64_t> keys;
+    uint32_t stamp = 0;
+    int64_t table_bytes = 0;
+
+    int32_t limit(int32_t which) {
+        needs->count = which;
+        return LIMIT;
+    }
+    uint8_t next_byte(int32_t node) const { return text[literal_first[nodes[node].a] + nodes[node].b]; }
+
+    int32_t literal(const uint8_t *data, int32_t length) {
+        auto [found, added] = literal_of.try_emplace(std::string(reinterpret_cast<const char *>(data), length), static_cast<int32_t>(literal_of.size()));
+        if (added) {
+            text.insert(text.end(), data, data + length);
+            literal_first.push_back(static_cast<int64_t>(text.size()));
+        }
+        return found->second;
+    }
+
+    bool expand(Node top) {
+        const int32_t *at = &pool[produced[top.a]];
+        for (int32_t many = *at++; many > 0; many--) {
+            int32_t length = *at++, rest = top.rest;
+            for (int32_t i = length - 1; i >= 0; i--)
+                if ((rest = push(at[i] & 3, at[i] >> 2, 0, rest)) < 0) return false;
+            at += length;
+            work.push_back(rest);
+        }
+        return true;
+    }
+
+    int32_t compute(int32_t config, uint8_t byte) {
+        Config at = configs[config];
+        targets.clear();
+        bool missing = false;
+        for (int32_t i = 0; i < at.literals; i++) {
+            int32_t member = members[at.first + i];
+            uint8_t value = next_byte(member);
+            if (value < byte) continue;
+            if (value > byte) break;
+            Node top = nodes[member];
+            bool done = literal_first[top.a] + top.b + 1 == literal_first[top.a + 1];
+            int32_t next = done ? top.rest : push(LITERAL, top.a, top.b + 1, top.rest);
+            if (next < 0) return next;
+            targets.push_back(next);
+        }
+        for (int32_t i = at.literals; i < at.literals + at.lexemes; i++) {
+            Node top = nodes[members[at.first + i]];
+            if (!lexemes->table->filled(top.a)) {
+                needs->add(Needs::ROW, top.a);
+                missing = true;
+                continue;
+            }
+            int32_t state = lexemes->table->row(top.a)[byte];
+            if (state < 0) continue;
+            int32_t next = lexemes->table->accept[state] == 2 ? top.rest : push(LEXEME, state, 0, top.rest);
+            if (next < 0) return next;
+            targets.push_back(next);
+        }
+        if (missing) return NEED;
+        return targets.empty() ? DEAD : close(targets.data(), targets.size(), false);
+    }
+
+    // `keys` (sorted) as a configuration.
+    int32_t intern(bool accepting) {
+        uint64_t hash = accepting ? 0x9E3779B97F4A7C15ull : 0;
+        for (uint64_t key : keys) hash = ((hash ^ key) * 0xBF58476D1CE4E5B9ull) ^ (hash >> 31);
+        uint32_t short_hash = static_cast<uint32_t>(hash >> 32);
+        size_t mask = config_slots.size() - 1, slot = short_hash & mask;
+        for (; config_slots[slot] >= 0; slot = (slot + 1) & mask) {
+            const Config &other = configs[config_slots[slot]];
+            if (other.hash != short_hash || other.accepting != accepting || other.count() != static_cast<int32_t>(keys.size())) continue;
+            bool same = true;
+            for (size_t i = 0; same && i < keys.size(); i++) same = members[other.first + i] == static_cast<int32_t>(keys[i] & 0xFFFFFFFF);
+            if (same) return config_slots[slot];
+        }
+        if (identity_bytes() > limits.bytes) return limit(TOO_LARGE);
+        int32_t made = static_cast<int32_t>(configs.size());
+        Config config{static_cast<int64_t>(members.size()), 0, 0, 0, 0, short_hash, NEED, accepting, nullptr, nullptr};
+        for (uint64_t key : keys) {
+            members.push_back(static_cast<int32_t>(key & 0xFFFFFFFF));
+            (key >> 62 == 0 ? config.literals : key >> 62 == 1 ? config.lexemes : config.dependents)++;
+        }
+        configs.push_back(config);
+        config_slots[slot] = made;
+        if (configs.size() * 2 > config_slots.size()) {
+            config_slots.assign(config_slots.size() * 2, -1);
+            for (int32_t i = 0; i < static_cast<int32_t>(configs.size()); i++) place(config_slots, configs[i].hash, i);
+        }
+        return made;
+    }
+
+    static void place(std::vector<int32_t> &slots, uint32_t hash, int32_t what) {
+        size_t mask = slots.size() - 1, slot = hash & mask;
+        while (slots[slot] >= 0) slot = (slot + 1) & mask;
+        slots[slot] = what;
+    }
+
+    void drop() {
+        for (Config &config : configs) {
+            delete[] config.group;
+            delete[] config.dense;
+            config.group = nullptr;
+            config.dense = nullptr;
+        }
+        table_bytes = 0;
+    }
+};
+
+}  // namespace plait
