@@ -7,9 +7,9 @@ schema, native where it was built. ``accept`` advances and fills what the next m
 forward pass runs; ``total_us`` of benchmarks/constraints.py counts both.
 
 The rows of JSON-Schema-Test-Suite need two things that the harness's ``compile(schema)`` does not hand over, so they
-are looked up: the dataset (groups of ``format`` mean an annotation, those of ``optional/format`` an assertion) in the row
-that the harness is working on, and the draft (the rows of draft 7 have no ``$schema``) in the name of the data file.
-The suite's ``remotes`` come from jsts_cases.json.gz: ``$PLAIT_JSTS_CASES``, or beside the data.
+are looked up: the dataset (groups of ``format`` mean an annotation, those of ``optional/format`` an assertion) in the
+row that the harness is working on, and the draft (the rows of draft 7 have no ``$schema``) in the name of the data
+file. The suite's ``remotes`` come from jsts_cases.json.gz: ``$PLAIT_JSTS_CASES``, or beside the data.
 """
 
 from __future__ import annotations

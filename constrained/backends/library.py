@@ -17,7 +17,7 @@ class Session(Protocol):
     """One sequence in a library. A step is one token, or one call of :meth:`take_bytes`."""
 
     def fill(self, out: NDArray[np.int32]) -> None:
-        """Write the mask of text tokens; other bits may be anything. Raises ConstraintError at a limit of the library."""
+        """Write the mask of text tokens; other bits may be anything. ConstraintError: a limit of the library."""
 
     def take(self, token: int) -> bool:
         """One text token. False, and nothing has changed, if it is not allowed."""

@@ -44,7 +44,7 @@ def _grammar(spec: Mapping[str, Any]) -> str:
             raise ConstraintError(f"whitespace {form.whitespace!r} is not supported there")
         if not isinstance(json.loads(form.text), dict):
             raise ConstraintError('true and false are no schemas there: write {} or {"not": {}}')
-        layout = _LAYOUTS[form.whitespace] | ({} if form.strict else {"lenient": True})
+        layout: Any = _LAYOUTS[form.whitespace] | ({} if form.strict else {"lenient": True})
         return str(LLMatcher.grammar_from_json_schema(form.text, overrides=layout))
     return _lark(form)
 
