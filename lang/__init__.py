@@ -19,6 +19,7 @@ from .api import (
     user_begin,
     user_end,
 )
+from .constraint import Constraint
 from .defaults import default_backend, register_factory, set_default_backend
 from .expr import Expr
 from .function import Function, function
@@ -29,6 +30,7 @@ from .state import State
 
 __all__ = [
     "Backend",
+    "Constraint",
     "Expr",
     "ForkGroup",
     "Function",

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
-import reprlib
-import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from ..runtime.errors import InvalidConstraint, InvalidValue
+from ..runtime.errors import InvalidValue
 from ..runtime.protocol import Method, Role
-from .dtypes import dtype_of
+from .constraint import Constraint
 from .expr import Expr, ExprList, GenExpr, RoleBeginExpr, RoleEndExpr, SelectExpr, as_expr, parts
+from .forms import form_of
 from .notices import caller
 from .sampling import GenOptions, normalize, number, spelled, whole
 
@@ -37,16 +35,33 @@ def gen(
     max_tokens: int | None = None,
     *,
     regex: str | None = None,
+    json_schema: Mapping[str, Any] | str | bool | None = None,
+    schema: Any = None,
+    grammar: str | None = None,
+    constraint: Constraint | None = None,
     dtype: type | str | None = None,
     choices: Sequence[str] | None = None,
     choices_method: Method | None = None,
+    syntax: str | None = None,
+    start: str | None = None,
+    any_order: bool | None = None,
+    whitespace: str | int | None = None,
+    strict: bool | None = None,
+    format: str | None = None,
+    documents: Mapping[str, Any] | None = None,
     **options: Unpack[GenOptions],
 ) -> Expr:
     """Let the model write, until a stop string, its end token, or ``max_tokens`` (128 unless the run says otherwise).
 
     ``name`` makes the result readable as ``s[name]``; without one it is only part of the text. ``n > 1`` gives a list,
-    and the strand goes on with the first. ``regex`` (Python syntax, full match) or ``dtype`` (int, float, str, bool: a
-    fixed regex, and a value of that type) says what the text must be. ``choices`` makes it a :func:`select`.
+    and the strand goes on with the first. One of these may say what the text must be, and ``s[name]`` is its value:
+
+    - ``regex`` (Python syntax, full match), ``grammar`` (GBNF, EBNF, Lark: ``syntax``, ``start``), ``constraint`` (put
+      together with :mod:`plait.constraints`): the text;
+    - ``json_schema`` (a dict, or its JSON text): the parsed JSON; ``schema`` (a Pydantic model, TypedDict, dataclass,
+      Enum, Literal, list of them, ...): a value of that type. ``any_order``, ``whitespace``, ``strict``, ``format``
+      and ``documents`` say how the schema is read and the JSON laid out;
+    - ``dtype`` (int, float, str, bool: a fixed regex): a value of that type. ``choices`` makes it a :func:`select`.
 
     Raises InvalidValue, InvalidConstraint or TypeError here, at the call, naming the field.
     """
@@ -54,16 +69,29 @@ def gen(
     given: dict[str, Any] = dict(options)
     if max_tokens is not None:
         given["max_tokens"] = max_tokens
+    layout = {"any_order": any_order, "whitespace": whitespace, "strict": strict, "format": format}
+    kinds = {"regex": regex, "json_schema": json_schema, "schema": schema, "grammar": grammar, "constraint": constraint}
     if choices is not None:
-        return _choice_gen(name, choices, choices_method, given, regex, dtype)
+        rest = {**kinds, "dtype": dtype, "syntax": syntax, "start": start, **layout, "documents": documents}
+        return _choice_gen(name, choices, choices_method, given, rest)
     if choices_method is not None:
         raise InvalidValue("choices_method needs choices=", "choices_method")
     normalized = normalize("gen", given)
-    if regex is not None and dtype is not None:
-        raise InvalidValue("give regex or dtype, not both: a dtype is a fixed regex", "dtype")
-    if regex is not None:
-        _check_regex(regex)
-    return GenExpr(name, normalized, regex, None if dtype is None else dtype_of(dtype), caller())
+    form = form_of(
+        regex=regex,
+        json_schema=json_schema,
+        schema=schema,
+        grammar_text=grammar,
+        constraint=constraint,
+        dtype=dtype,
+        syntax=syntax,
+        start=start,
+        json_layout=layout,
+        documents=documents,
+    )
+    if form is None and "constraint_backend" in normalized:
+        raise InvalidValue("constraint_backend compiles a constraint, and none is given", "constraint_backend")
+    return GenExpr(name, normalized, form, caller())
 
 
 def _choice_gen(
@@ -71,13 +99,12 @@ def _choice_gen(
     choices: Sequence[str],
     method: Method | None,
     given: dict[str, Any],
-    regex: object,
-    dtype: object,
+    rest: Mapping[str, object],
 ) -> Expr:
     given = {key: value for key, value in given.items() if value is not None}
     temperature = given.pop("temperature", 0.0)
     seed = given.pop("seed", None)
-    clashes = [*given, *(["regex"] if regex is not None else []), *(["dtype"] if dtype is not None else [])]
+    clashes = [*given, *(key for key, value in rest.items() if value is not None)]
     if clashes:
         normalize("gen", given)  # a name that nobody knows is the more useful error
         raise InvalidValue(
@@ -86,21 +113,6 @@ def _choice_gen(
             clashes[0],
         )
     return select(name, choices, temperature, method or token_length_normalized, seed=seed)
-
-
-def _check_regex(regex: object) -> None:
-    if not isinstance(regex, str) or not regex:
-        raise InvalidValue(f"regex must be a non-empty string, not {regex!r}", "regex")
-    spelled("regex", regex)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "possible nested set": the meaning is still today's
-            re.compile(regex)
-    except re.error as error:
-        raise InvalidConstraint(f"regex {regex!r} is not a regular expression: {error}", "regex") from error
-    except (RecursionError, OverflowError):
-        why = "it is nested too deeply, or a number in it is too large"
-        raise InvalidConstraint(f"regex {reprlib.repr(regex)} cannot be used: {why}", "regex") from None
 
 
 def gen_int(name: str | None = None, max_tokens: int | None = None, **options: Unpack[GenOptions]) -> Expr:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..runtime.errors import InvalidValue
+from .partial import parse_partial
 
 
 class DType(NamedTuple):
@@ -18,6 +19,7 @@ class DType(NamedTuple):
     regex: str
     stops: tuple[str, ...]
     parse: Callable[[str], Any]  # raises ValueError on text that a cut left incomplete
+    partial: Callable[[str], Any]  # what such a text is worth; None: nothing
 
 
 def _truth(text: str) -> bool:
@@ -26,11 +28,15 @@ def _truth(text: str) -> bool:
     return text == "True"
 
 
-_INT = DType("int", r"[-+]?[0-9]{1,20}[ \n]?", (" ", "\n"), int)
-_FLOAT = DType("float", r"[-+]?([0-9]{1,20}(\.[0-9]{1,20})?|\.[0-9]{1,20})[ \n]?", (" ", "\n"), float)
+def _nothing(text: str) -> None:
+    return None
+
+
+_INT = DType("int", r"[-+]?[0-9]{1,20}[ \n]?", (" ", "\n"), int, _nothing)
+_FLOAT = DType("float", r"[-+]?([0-9]{1,20}(\.[0-9]{1,20})?|\.[0-9]{1,20})[ \n]?", (" ", "\n"), float, _nothing)
 #: A JSON string with its quotes; the value is what it spells.
-_STR = DType("str", r'"([^"\\\x00-\x1f]|\\["\\/bfnrt])*"', (), json.loads)
-_BOOL = DType("bool", r"(True|False)", (), _truth)
+_STR = DType("str", r'"([^"\\\x00-\x1f]|\\["\\/bfnrt])*"', (), json.loads, parse_partial)
+_BOOL = DType("bool", r"(True|False)", (), _truth, _nothing)
 
 _BY_KEY: dict[object, DType] = {
     key: dtype

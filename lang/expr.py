@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..runtime.errors import InvalidValue
 from ..runtime.protocol import Method, Role, without_surrogates
-from .dtypes import DType
+from .forms import Form
 from .notices import Site
 from .outcome import Outcome
 
@@ -49,8 +49,7 @@ class Literal(Expr):
 class GenExpr(Expr):
     name: str | None
     options: Mapping[str, Any]  # normalized: only what was given
-    regex: str | None
-    dtype: DType | None
+    form: Form | None
     site: Site
 
     @property

@@ -230,8 +230,11 @@ class Program:
                 self.say_what_was_cut()
 
     def say_what_was_cut(self) -> None:
-        """One warning for each gen that ``max_tokens`` cut; call it on the user's thread."""
+        """A warning for each gen that ``max_tokens`` cut or whose schema was relaxed; call it on the user's thread."""
         for expr, sampling, outcome in self.gens:
+            notes = next((done.notes for done in outcome.dones if done is not None and done.notes), ())
+            if notes:
+                self.notices.say("relaxed", expr.site, f"{expr.label} (strict=False) relaxes: {'; '.join(notes)}")
             cut = any(done is not None and done.reason == "length" for done in outcome.dones)
             if cut and sampling.max_tokens and not sampling.ignore_eos:
                 self.notices.say(

@@ -10,11 +10,13 @@ from ..runtime.protocol import Reason, TokenLogprob, Usage
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """``value`` is typed by the gen's dtype, else the text; ``error`` is what reading the value raises, else None.
+    """``value`` is typed by the gen's dtype or schema, else the text; ``error`` is what reading the value raises, else
+    None.
 
-    ``tokens`` are ids. ``finish_reason`` is "stop", "length" or "abort"; ``matched`` the stop string or token id that
-    ended it. ``partial``: a constrained gen was cut before its constraint accepted. ``scores``: of a select, by
-    choice. A variable that the program set itself has only ``value`` and ``text``.
+    ``tokens`` are ids. ``finish_reason`` is "stop", "length" or "abort"; ``matched`` the stop string, what a stop regex
+    matched, or the token id that ended it. ``partial``: a constrained gen was cut before its constraint accepted, and
+    ``value`` is what its text is worth so far (None: nothing). ``notes``: what ``strict=False`` relaxed in its schema.
+    ``scores``: of a select, by choice. A variable that the program set itself has only ``value`` and ``text``.
     """
 
     value: Any = None
@@ -27,4 +29,5 @@ class Result:
     seed: int | None = None
     error: BaseException | None = None
     partial: bool = False
+    notes: tuple[str, ...] = ()
     scores: tuple[float, ...] | None = None

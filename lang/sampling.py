@@ -17,8 +17,9 @@ DEFAULT_MAX_TOKENS = 128
 class GenOptions(TypedDict, total=False):
     """Keywords of ``gen`` and, with ``max_tokens``, of every way to run a program. None takes the next default.
 
-    ``stop`` may be a str. ``top_k=-1`` means off, as 0 does. ``seed`` of a run expands to one for each of its gens;
-    ``seed`` of a gen is taken as it is. The other fields are those of :class:`plait.runtime.protocol.Sampling`.
+    ``stop`` and ``stop_regex`` may be a str. ``top_k=-1`` means off, as 0 does. ``seed`` of a run expands to one for
+    each of its gens; ``seed`` of a gen is taken as it is. ``constraint_backend`` compiles the constraints: "plait",
+    "outlines", "llguidance" or "xgrammar". The other fields are those of :class:`plait.runtime.protocol.Sampling`.
     """
 
     min_tokens: int | None
@@ -33,10 +34,12 @@ class GenOptions(TypedDict, total=False):
     logit_bias: Mapping[int, float] | None
     seed: int | None
     stop: str | Sequence[str] | None
+    stop_regex: str | Sequence[str] | None
     stop_token_ids: Sequence[int] | None
     ignore_eos: bool | None
     logprobs: bool | None
     top_logprobs: int | None
+    constraint_backend: str | None
 
 
 class SamplingOptions(GenOptions, total=False):
@@ -50,9 +53,6 @@ ALIASES = {"max_new_tokens": "max_tokens", "return_logprob": "logprobs", "top_lo
 
 #: Names that SGLang and others document and that this version does not have, with what to do instead.
 NOT_AVAILABLE = {
-    "json_schema": "describe the text with regex= for now",
-    "grammar": "describe the text with regex= for now",
-    "stop_regex": "use stop= with the literal strings",
     "logprob_start_len": "logprobs=True gives the gen's own tokens",
     "return_text_in_logprobs": "logprobs=True always carries the text",
     "use_thread": "leave it out: a run takes no thread of its own",
@@ -96,6 +96,18 @@ def spelled(field: str, text: str) -> None:
         raise InvalidValue(f"{field}: {text!r} holds half of a surrogate pair, which no text can hold", field)
 
 
+def patterns(field: str, value: object) -> tuple[str, ...]:
+    from .constraint import checked_regex  # which spells its literals with this module
+
+    return tuple(checked_regex(item, field) for item in strings(field, value))
+
+
+def name_of(field: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise InvalidValue(f"{field} must be a name, not {value!r}", field)
+    return value
+
+
 def token_ids(field: str, value: object) -> tuple[int, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise InvalidValue(f"{field} must be a list of token ids, not {value!r}", field)
@@ -127,11 +139,15 @@ _READERS: dict[str, Callable[[str, object], Any]] = {
     "logit_bias": biases,
     "seed": whole,
     "stop": strings,
+    "stop_regex": patterns,
     "stop_token_ids": token_ids,
     "ignore_eos": flag,
     "logprobs": flag,
     "top_logprobs": whole,
+    "constraint_backend": name_of,
 }
+#: options that are not of one sample
+_ASIDE = ("n", "constraint_backend")
 OPTION_NAMES = frozenset(_READERS) | frozenset(ALIASES)
 
 
@@ -163,7 +179,7 @@ def normalize(where: str, options: Mapping[str, object]) -> dict[str, Any]:
     n = given.get("n", 1)
     if not 1 <= n <= MAX_N:
         raise InvalidValue(f"{where}: n must be a whole number from 1 to {MAX_N:,}, not {n}", "n")
-    check(where, {name: value for name, value in given.items() if name != "n"})
+    check(where, {name: value for name, value in given.items() if name not in _ASIDE})
     return given
 
 
@@ -178,8 +194,8 @@ def check(where: str, fields: Mapping[str, Any]) -> Sampling:
 
 def merge(
     where: str, run: Mapping[str, Any], own: Mapping[str, Any], extra_stops: Sequence[str] = ()
-) -> tuple[Sampling, int]:
-    """What a gen samples with, and its n. Both mappings are normalized and stay as they are.
+) -> tuple[Sampling, int, str]:
+    """What a gen samples with, its n, and who compiles its constraint. Both mappings are normalized, and stay so.
 
     A run's seed is not a gen's: the front expands it, so that the gens of a program differ.
     """
@@ -187,8 +203,9 @@ def merge(
     fields.pop("seed", None)
     fields.update(own)
     n: int = fields.pop("n", 1)
+    backend: str = fields.pop("constraint_backend", "plait")
     if extra_stops:
         fields["stop"] = (*fields.get("stop", ()), *extra_stops)
     if "min_tokens" not in own and fields.get("min_tokens", 0) > fields["max_tokens"]:
         fields["min_tokens"] = fields["max_tokens"]  # a run's floor cannot exceed a gen's own ceiling
-    return check(where, fields), n
+    return check(where, fields), n, backend

@@ -13,7 +13,6 @@ from ..runtime.protocol import (
     Gen,
     Join,
     Op,
-    Regex,
     Role,
     RoleBegin,
     RoleEnd,
@@ -115,10 +114,9 @@ class Strand(Changing):
         self._references[expr.outcome] = expr
 
     def _add_gen(self, expr: GenExpr) -> None:
-        dtype = expr.dtype
-        sampling, n = merge(expr.label, self.program.options, expr.options, dtype.stops if dtype else ())
-        pattern = expr.regex if dtype is None else dtype.regex
-        if pattern is None and self._ends_in_space():
+        form = expr.form
+        sampling, n, backend = merge(expr.label, self.program.options, expr.options, form.stops if form else ())
+        if form is None and self._ends_in_space():
             self.program.notices.say(
                 "space",
                 expr.site,
@@ -126,10 +124,10 @@ class Strand(Changing):
                 "model writes better without it: take the space off the end of the text",
             )
         op, outcome = self._waited_op(expr.label, choices=n, streaming=self.program.streaming)
-        constraint = None if pattern is None else Regex(pattern)
+        constraint = None if form is None else form.spec(backend)
         self._buffer.append(Gen(op, sampling, constraint, n, self.program.streaming))
         self.program.gens.append(GenRecord(expr, sampling, outcome))
-        self._produced(expr.name, OpVariable(self.program, outcome, self.id, op, dtype), outcome, op)
+        self._produced(expr.name, OpVariable(self.program, outcome, self.id, op, form), outcome, op)
 
     def _add_select(self, expr: SelectExpr) -> None:
         op, outcome = self._waited_op(expr.label)

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.errors import ForkError, GenerationError, InvalidValue
-from .dtypes import DType
+from ..runtime.protocol import Done
 from .expr import Expr, ExprList, Literal, RefExpr
+from .forms import Form
 from .outcome import Outcome, Piece, joined
 from .result import Result
 from .waiting import Read
@@ -60,12 +61,12 @@ class SetVariable(Variable):
 class OpVariable(Variable):
     """What a gen or a select produces."""
 
-    def __init__(self, program: Program, outcome: Outcome, strand: int, op: int, dtype: DType | None = None) -> None:
+    def __init__(self, program: Program, outcome: Outcome, strand: int, op: int, form: Form | None = None) -> None:
         self._program = program
         self.outcome = outcome
         self._strand = strand
         self._op = op
-        self._dtype = dtype
+        self._form = form
 
     def result(self) -> Read[Any]:
         yield from self.outcome.until_finished()
@@ -78,16 +79,8 @@ class OpVariable(Variable):
         if done is None:
             return Result(text=text, error=error)
         value: Any = text
-        if self._dtype is not None:
-            try:
-                value = self._dtype.parse(text)
-            except ValueError:
-                value = None
-                cut = "max_tokens cut it" if done.reason == "length" else "it was stopped"
-                error = GenerationError(
-                    f"{self.outcome.label} is not a complete {self._dtype.name}: {cut} at {text!r}; raise max_tokens",
-                    field="max_tokens",
-                )
+        if self._form is not None:
+            value, error = self._read(self._form, text, done)
         return Result(
             value=value,
             text=text,
@@ -99,8 +92,22 @@ class OpVariable(Variable):
             seed=done.seed,
             error=error,
             partial=done.partial,
+            notes=done.notes,
             scores=done.scores,
         )
+
+    def _read(self, form: Form, text: str, done: Done) -> tuple[Any, GenerationError | None]:
+        """The value, and why there is none. What was cut short is worth what ``form.partial`` makes of it."""
+        if done.partial:
+            return form.partial(text), None
+        try:
+            return form.value(text), None
+        except (ValueError, TypeError) as problem:  # Pydantic's ValidationError is a ValueError
+            if done.reason != "stop" or done.matched is not None:  # cut where the text happened to be allowed to end
+                return form.partial(text), None
+            error = GenerationError(f"{self.outcome.label} is not {form.name}: {problem}", field=form.kind)
+            error.__cause__ = problem
+            return None, error
 
     def value(self) -> Read[Any]:
         found: Result | list[Result] = yield from self.result()

@@ -18,9 +18,10 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from . import lang
+from . import constraints, lang
 from .lang import (
     Backend,
+    Constraint,
     Expr,
     ForkGroup,
     Function,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 #: Without Runtime and connect, so that a star import stays light.
 __all__ = [
     "Backend",
+    "Constraint",
     "Expr",
     "ForkError",
     "ForkGroup",
@@ -70,6 +72,7 @@ __all__ = [
     "assistant",
     "assistant_begin",
     "assistant_end",
+    "constraints",
     "errors",
     "function",
     "gen",

@@ -7,6 +7,7 @@ word with the space before it. Keeps what it received.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import threading
 from collections import deque
@@ -22,6 +23,7 @@ from plait.runtime.protocol import (
     Action,
     Close,
     Closed,
+    ConstraintSpec,
     Delta,
     Done,
     Extend,
@@ -34,6 +36,7 @@ from plait.runtime.protocol import (
     Lost,
     Op,
     Open,
+    Regex,
     RoleBegin,
     RoleEnd,
     Select,
@@ -345,7 +348,7 @@ class FakeBackend:
         if given is not None:
             return given
         if op.constraint is not None:
-            return sample_regex(op.constraint.pattern)
+            return sample_constraint(op.constraint)
         seed = op.sampling.seed if op.sampling.seed is not None else (strand.seed, strand.path, op.op)
         state = hashlib.sha256(repr((seed, choice, strand.text)).encode()).digest()
         return "".join(" " + WORDS[byte % len(WORDS)] for byte in state[1 : 4 + state[0] % 6])
@@ -409,6 +412,40 @@ class FakeBackend:
         for choice in range(op.n if isinstance(op, Gen) else 1):
             self._texts[strand.id, op.op, choice] = None
             strand.listener(Failed(strand.id, op.op, choice, code, field, message, cause))
+
+
+def sample_constraint(spec: ConstraintSpec) -> str:
+    return sample_regex(spec.pattern) if isinstance(spec, Regex) else _sample_spec(json.loads(spec.source))
+
+
+def _sample_spec(data: Any) -> str:
+    """A short text of a specification's plain data; of a grammar, the one that docs/language.md uses."""
+    kind = next(iter(data))
+    value = data[kind]
+    if kind == "json_schema":
+        return json.dumps(_sample_schema(value, value))
+    if kind == "seq":
+        return "".join(map(_sample_spec, value))
+    if kind in ("any_of", "choices"):
+        return str(value[0]) if kind == "choices" else _sample_spec(value[0])
+    if kind == "repeat":
+        return _sample_spec(value) * data["min"]
+    return {"regex": sample_regex, "literal": str}.get(kind, lambda value: "1 + 1")(value)
+
+
+def _sample_schema(schema: Any, root: Any) -> Any:
+    if schema is True or not schema:
+        return None
+    if "$ref" in schema:
+        return _sample_schema(root["$defs"][schema["$ref"].rsplit("/", 1)[1]], root)
+    if "enum" in schema:
+        return schema["enum"][0]
+    if "anyOf" in schema:
+        return _sample_schema(schema["anyOf"][0], root)
+    if "properties" in schema:
+        return {name: _sample_schema(part, root) for name, part in schema["properties"].items()}
+    samples = {"array": [], "object": {}, "string": "word", "integer": 7, "number": 0.5, "boolean": True, "null": None}
+    return samples[schema["type"]]
 
 
 def sample_regex(pattern: str) -> str:

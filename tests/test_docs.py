@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,7 +85,8 @@ def test_the_reference_has_every_name() -> None:
     code = " ".join(re.findall(r"`([^`\n]+)`", LANGUAGE.read_text()))
     words = set(re.findall(r"\w+", code)) | set(re.findall(r"\w+", "".join(code for _, code in blocks(LANGUAGE))))
     names = {*plait.__all__, "Runtime", "connect"} - {"__version__"}
-    names |= OPTION_NAMES | set(ALIASES) | (set(NOT_AVAILABLE) & {"json_schema", "stop_regex", "use_thread"})
+    names |= OPTION_NAMES | set(ALIASES) | (set(NOT_AVAILABLE) & {"use_thread"})
+    names |= set(inspect.signature(plait.gen).parameters) | set(plait.constraints.__all__) | public(plait.Constraint)
     names |= public(plait.State) | public(plait.ForkGroup)
     names |= {"run", "stream", "arun", "run_batch", "bind", "num_threads", "progress_bar", "generator_style"}
     names |= {field.name for field in dataclasses.fields(plait.Result)}

@@ -88,8 +88,8 @@ def test_an_expression_may_be_added_often(backend: FakeBackend) -> None:
 
 
 def test_options_are_the_wire_struct_s_fields() -> None:
-    """Declared once: the keywords are those of Sampling, and n."""
-    assert set(SamplingOptions.__annotations__) == {*Sampling.__struct_fields__, "n"}
+    """Declared once: the keywords are those of Sampling, n and constraint_backend."""
+    assert set(SamplingOptions.__annotations__) == {*Sampling.__struct_fields__, "n", "constraint_backend"}
     assert set(ALIASES.values()) <= set(SamplingOptions.__annotations__)
 
 
@@ -126,8 +126,8 @@ def test_a_user_s_stop_list_is_never_changed(backend: FakeBackend) -> None:  # f
 
 def test_merging_leaves_its_arguments_alone() -> None:
     run, own = {"min_tokens": 9, "seed": 3}, {"max_tokens": 4}
-    sampling, n = merge("gen", run, own)
-    assert (sampling.min_tokens, sampling.max_tokens, sampling.seed, n) == (4, 4, None, 1)
+    sampling, n, backend = merge("gen", run, own)
+    assert (sampling.min_tokens, sampling.max_tokens, sampling.seed, n, backend) == (4, 4, None, 1, "plait")
     assert run == {"min_tokens": 9, "seed": 3} and own == {"max_tokens": 4}
 
 
@@ -218,7 +218,7 @@ def test_min_tokens_over_the_default_is_found_when_the_gen_is_added(backend: Fak
         program.run(backend=backend)
 
 
-@pytest.mark.parametrize("name", ["json_schema", "grammar", "stop_regex", "use_thread"])
+@pytest.mark.parametrize("name", ["use_thread", "logprob_start_len"])
 def test_what_is_not_built_is_refused_by_name(name: str) -> None:
     with pytest.raises(TypeError, match=f"{name}= is not available"):
         plait.gen("x", **{name: "?"})  # type: ignore[misc]  # the point of the test

@@ -1,0 +1,112 @@
+"""``gen(schema=...)``: a Python type -> its JSON Schema, and the model's text -> a value of that type.
+
+Types of the standard library are read here; what holds Pydantic's models (or msgspec's Structs) is handed to that
+library as a whole. An object has the fields that its type declares and no others, in the order of their declaration.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..runtime.errors import InvalidConstraint
+from . import hints
+
+Schema = dict[str, Any]
+
+
+class Typed(NamedTuple):
+    """``parse`` raises ValueError (Pydantic's ValidationError is one) for a text that is no such value."""
+
+    name: str
+    schema: Schema
+    parse: Callable[[str], Any]
+
+
+def read_type(schema: Any) -> Typed:
+    """Raises InvalidConstraint for what no schema says."""
+    if isinstance(schema, str | Mapping | bool):
+        raise InvalidConstraint("schema takes a type; a JSON Schema itself goes into json_schema=", "schema")
+    name = getattr(schema, "__name__", None) or repr(schema)
+    if _is_adapter(schema):
+        return _pydantic(name, schema)
+    try:
+        owner = hints.foreign(schema)
+        if owner is None:
+            derived = hints.derive(schema)
+            return Typed(name, derived, lambda text: hints.convert(json.loads(text), schema))
+    except hints.Unknown as error:
+        if _pydantic_module() is None:
+            raise InvalidConstraint(f"schema: {error}", "schema") from None
+        owner = "pydantic"
+    if owner == "msgspec":
+        return _msgspec(name, schema)
+    pydantic = _pydantic_module()
+    if pydantic is None:
+        raise InvalidConstraint(f"schema: {name} needs pydantic, which is not installed", "schema")
+    try:
+        adapter = pydantic.TypeAdapter(schema)
+    except Exception as error:  # of several kinds, none of them a base of the others
+        raise InvalidConstraint(f"schema: {name} cannot be read: {_short(error)}", "schema") from error
+    return _pydantic(name, adapter)
+
+
+def _pydantic(name: str, adapter: Any) -> Typed:
+    try:
+        schema = adapter.json_schema()
+    except Exception as error:  # as above
+        raise InvalidConstraint(f"schema: {name} has no JSON Schema: {_short(error)}", "schema") from error
+    for part in _parts(schema):
+        if "properties" in part:
+            part.setdefault("additionalProperties", False)
+    return Typed(name, schema, adapter.validate_json)
+
+
+def _msgspec(name: str, schema: Any) -> Typed:
+    try:
+        found = msgspec.json.schema(schema)
+    except (TypeError, ValueError) as error:
+        raise InvalidConstraint(f"schema: {name} has no JSON Schema: {_short(error)}", "schema") from error
+    for part in _parts(found):
+        if "properties" in part:
+            part.setdefault("additionalProperties", False)
+    decoder = msgspec.json.Decoder(schema)
+    return Typed(name, found, lambda text: decoder.decode(text.encode()))
+
+
+def _pydantic_module() -> Any:
+    try:
+        import pydantic
+    except ImportError:
+        return None
+    return pydantic if hasattr(pydantic, "TypeAdapter") else None
+
+
+def _is_adapter(schema: object) -> bool:
+    pydantic = sys.modules.get("pydantic")  # whoever made an adapter has imported it
+    adapter = getattr(pydantic, "TypeAdapter", None)
+    return adapter is not None and isinstance(schema, adapter)
+
+
+def _parts(schema: Any) -> Iterator[Schema]:
+    """``schema`` and every schema inside it."""
+    todo = [schema]
+    while todo:
+        part = todo.pop()
+        if not isinstance(part, dict):
+            continue
+        yield part
+        for name in ("$defs", "properties", "patternProperties"):
+            todo += part.get(name, {}).values()
+        for name in ("anyOf", "oneOf", "allOf", "prefixItems"):
+            todo += part.get(name, ())
+        todo += [part.get("items"), part.get("additionalProperties")]
+
+
+def _short(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= 300 else text[:297] + "..."
