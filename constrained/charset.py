@@ -49,7 +49,19 @@ def complement(ranges: Ranges) -> Ranges:
 
 
 def intersect(a: Ranges, b: Ranges) -> Ranges:
-    return complement(normalize([*complement(a), *complement(b)]))
+    """What is in both; two pointers, linear."""
+    found = []
+    i = j = 0
+    while i < len(a) and j < len(b):
+        low = max(a[i][0], b[j][0])
+        high = min(a[i][1], b[j][1])
+        if low <= high:
+            found.append((low, high))
+        if a[i][1] < b[j][1]:
+            i += 1
+        else:
+            j += 1
+    return tuple(found)
 
 
 @lru_cache(maxsize=64)

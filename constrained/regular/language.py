@@ -19,7 +19,13 @@ Edges = tuple[tuple[int, int, "Language"], ...]
 
 
 class Language(ABC):
-    """What may still be written: a set of strings over code points. Never the empty set, except ``EMPTY`` itself."""
+    """What may still be written: a set of strings over code points. Never the empty set, except ``EMPTY`` itself.
+
+    A make of one's own (a counter, modular arithmetic) is a subclass with the four attributes, ``edges`` and
+    ``capped`` (``return self`` is always right, it only shares no masks), interned by ``Languages.intern``.
+    """
+
+    __slots__ = ()
 
     #: the empty string belongs to it
     accepting: bool
