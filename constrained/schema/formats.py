@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-_STANDARD = frozenset(
-    (
-        *("date-time", "date", "time", "duration", "email", "idn-email", "hostname", "idn-hostname", "ipv4", "ipv6"),
-        *("uri", "uri-reference", "iri", "iri-reference", "uri-template", "uuid", "json-pointer"),
-        *("relative-json-pointer", "regex"),
-    )
-)
+from functools import cache
+
+
+@cache
+def _known() -> frozenset[str]:
+    from ..regular import formats  # not at the top: a schema without formats need not load it
+
+    return formats.known()
 
 
 def asserted(name: str) -> bool:
-    return name in _STANDARD
+    return name in _known()

@@ -135,8 +135,16 @@ def flag(node: Node, name: str, value: Any) -> bool:
 # ---------------------------------------------------------------- any type
 
 
+_ALONE = {name: frozenset((name,)) for name in TYPES}
+_ALONE["integer"] = _ALONE["number"]
+
+
 @keyword("type", "validation")
 def _type(node: Node, value: Any, at: Resource) -> None:
+    if isinstance(value, str) and value in _ALONE and not at.registry.options.openapi:
+        node.types = _ALONE[value]
+        node.integer = value == "integer"
+        return
     listed = [value] if isinstance(value, str) else value
     if type(listed) is not list or not listed:
         raise wrong(node, "type", f"is the name of a type or a list of them, not {shown(value)}")

@@ -24,7 +24,7 @@ from ..interface import ConstraintError
 from . import drafts
 from .drafts import Dialect
 from .errors import SchemaError
-from .keywords import handlers
+from .keywords import Handler, handlers
 from .node import FIELDS, Node
 from .options import SchemaOptions
 from .text import escaped, shown
@@ -56,7 +56,7 @@ class Document:
 class Resource:
     """A schema with a base URI of its own. ``pointer``: where it stands in its document."""
 
-    __slots__ = ("anchors", "base", "dialect", "document", "dynamic", "nodes", "pointer", "raw", "refs", "registry")
+    __slots__ = ("anchors", "base", "dialect", "document", "dynamic", "nodes", "pointer", "raw", "refs", "registry", "table")
 
     def __init__(
         self, registry: Registry, document: Document, base: str, raw: Any, pointer: str, dialect: Dialect
@@ -73,6 +73,8 @@ class Resource:
         self.dynamic: set[str] = set()
         self.nodes: dict[int, Node] = {}
         self.refs: dict[str, Node] = {}
+        #: what reads each keyword here; made when the first schema is read
+        self.table: dict[str, Handler] | None = None
 
     @property
     def name(self) -> str:
@@ -114,7 +116,9 @@ class Resource:
         raw = node.source[0]
         Node.__init__(node, node.pointer)
         try:
-            table = handlers(self.dialect)
+            table = self.table
+            if table is None:
+                table = self.table = handlers(self.dialect)
             if self.dialect.draft <= drafts.D7 and "$ref" in raw:
                 table["$ref"](node, raw["$ref"], self)
                 return
@@ -418,9 +422,9 @@ class Registry:
                 name = raw.get(keyword)
                 if isinstance(name, str):
                     at.anchors.setdefault(name, (raw, pointer))
-                    if keyword == "$dynamicAnchor":
+                    if keyword == "$dynamicAnchor" and at.dialect.draft >= drafts.D2020:
                         at.dynamic.add(name)
-            if raw.get("$recursiveAnchor") is True and raw is at.raw:
+            if raw.get("$recursiveAnchor") is True and raw is at.raw and at.dialect.draft >= drafts.D2019:
                 at.dynamic.add("")
             todo.extend(reversed([(one, at, f"{pointer}/{where}") for where, one in subschemas(raw)]))
         for uri, raw, at, pointer in other:
