@@ -15,6 +15,7 @@ Because nodes stand in depth-first order, the tokens of a whole subtree are one 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -34,44 +35,36 @@ class TokenTrie:
     """Flat arrays over N nodes; node 0 is the root. ``tokens[id]`` is the id's bytes, b"" for ids that are not text."""
 
     def __init__(self, tokens: Sequence[bytes]) -> None:
-        order = sorted((data, token) for token, data in enumerate(tokens) if data)
-        byte, depth, first = [0], [0], [0]
-        ids: list[int] = []
-        before = b""
-        for data, token in order:
-            if data != before:
-                shared = _common_prefix(before, data)
-                # a node's own tokens follow it at once, so every new node starts where the list stands now
-                for at in range(shared, len(data)):
-                    byte.append(data[at])
-                    depth.append(at + 1)
-                    first.append(len(ids))
-                before = data
-            ids.append(token)
-        first.append(len(ids))
-        skip = [0] * len(byte)
-        open_nodes: list[int] = []
-        for node, level in enumerate(depth):
-            while len(open_nodes) > level:
-                skip[open_nodes.pop()] = node
-            open_nodes.append(node)
-        for node in open_nodes:
-            skip[node] = len(byte)
-        self.byte: NDArray[np.uint8] = np.array(byte, np.uint8)
-        self.depth: NDArray[np.int32] = np.array(depth, np.int32)
-        self.skip: NDArray[np.int32] = np.array(skip, np.int32)
-        self.first: NDArray[np.int32] = np.array(first, np.int32)
+        texts = [(data, token) for token, data in enumerate(tokens) if data]
+        texts.sort()
+        ids = [token for _, token in texts]
+        groups = _Groups([data for data, _ in texts])  # tokens of the same bytes
+        # A group begins `length - shared` nodes, one below the other; its tokens stand at the last of them. Every new
+        # node starts where the list of ids stands then.
+        fresh = groups.length - groups.shared
+        start = np.concatenate([[1], 1 + np.cumsum(fresh)])  # first node of each group, and the end
+        nodes = int(start[-1])
+        group = np.repeat(np.arange(len(fresh)), fresh)
+        level = np.arange(1, nodes) - start[group] + groups.shared[group]  # depth - 1
+        self.byte: NDArray[np.uint8] = np.zeros(nodes, np.uint8)
+        self.byte[1:] = groups.flat[groups.offset[group] + level]
+        self.depth: NDArray[np.int32] = np.zeros(nodes, np.int32)
+        self.depth[1:] = level + 1
+        self.first: NDArray[np.int32] = np.zeros(nodes + 1, np.int32)
+        self.first[1:-1] = groups.first[group]
+        self.first[-1] = len(ids)
+        self.skip: NDArray[np.int32] = _skips(self.depth, start, groups.shared)
         self.token_ids: NDArray[np.int32] = np.array(ids, np.int32)
         ends = np.diff(self.first)
         one = self.token_ids[np.minimum(self.first[:-1], max(len(ids) - 1, 0))] if ids else -ends
         #: the node's one token; -1 if none ends here, -2 if several do
         self.token: NDArray[np.int32] = np.where(ends == 1, one, np.where(ends == 0, -1, -2)).astype(np.int32)
         # the same for code that looks at single nodes, where indexing numpy arrays would be slow
-        self.byte_at = bytes(byte)
+        self.byte_at = self.byte.tobytes()
         self.skip_at = self.skip.data
         self.first_at = self.first.data
         self.depth_at = self.depth.data
-        self.max_depth = max(depth)
+        self.max_depth = int(self.depth.max())
         self._children: dict[int, dict[int, int]] = {}  # of nodes asked for; no more than there are nodes
         self.words = (len(tokens) + 31) // 32
 
@@ -107,22 +100,45 @@ class TokenTrie:
     @cached_property
     def levels(self) -> list[Level]:
         """Nodes by depth (1, 2, ...), each with its parent."""
-        parent = np.zeros(self.nodes, np.int32)
-        path = np.zeros(self.max_depth + 1, np.int32)
-        for node in range(1, self.nodes):
-            level = self.depth[node]
-            path[level] = node
-            parent[node] = path[level - 1]
-        found = []
-        for level in range(1, self.max_depth + 1):
-            nodes = np.flatnonzero(self.depth == level).astype(np.int32)
-            found.append(Level(nodes, parent[nodes]))
-        return found
+        at = [np.flatnonzero(self.depth == level).astype(np.int32) for level in range(self.max_depth + 1)]
+        # depth-first order: a node's parent is the last one before it that stands one level up
+        return [Level(here, up[np.searchsorted(up, here) - 1]) for up, here in itertools.pairwise(at)]
 
 
-def _common_prefix(a: bytes, b: bytes) -> int:
-    length = min(len(a), len(b))
-    for at in range(length):
-        if a[at] != b[at]:
-            return at
-    return length
+class _Groups:
+    """Sorted tokens, those of the same bytes taken together. ``shared`` is what a group has in common with the one
+    before it."""
+
+    def __init__(self, texts: list[bytes]) -> None:
+        self.flat = np.frombuffer(b"".join(texts), np.uint8)
+        length = np.array([len(data) for data in texts], np.int64)
+        offset = np.cumsum(length) - length
+        same = np.zeros(len(texts), np.int64)
+        # pairs of neighbours that agree so far
+        least = np.minimum(length[1:], length[:-1])
+        pairs = np.arange(1, len(texts))
+        level = 0
+        while len(pairs):
+            pairs = pairs[least[pairs - 1] > level]
+            pairs = pairs[self.flat[offset[pairs] + level] == self.flat[offset[pairs - 1] + level]]
+            same[pairs] += 1
+            level += 1
+        new = np.ones(len(texts), bool)
+        new[1:] = (same[1:] < length[1:]) | (length[1:] != length[:-1])
+        self.first = np.flatnonzero(new)  # the group's first token in sorted order
+        self.length, self.offset, self.shared = length[self.first], offset[self.first], same[self.first]
+
+
+def _skips(depth: NDArray[np.int32], start: NDArray[np.int64], shared: NDArray[np.int64]) -> NDArray[np.int32]:
+    """First node after each subtree: where the next group begins that shares less than the node's depth."""
+    skip = np.full(len(depth), len(depth), np.int32)
+    by_depth = np.argsort(depth, kind="stable")
+    ends = np.cumsum(np.bincount(depth))
+    begins = start[:-1]
+    for level in range(1, len(ends)):
+        nodes = by_depth[ends[level - 1] : ends[level]]
+        breaks = begins[shared < level]
+        where = np.searchsorted(breaks, nodes, side="right")
+        inside = where < len(breaks)
+        skip[nodes[inside]] = breaks[where[inside]]
+    return skip

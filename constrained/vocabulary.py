@@ -50,6 +50,8 @@ class Vocabulary:
         self.eos_ids = tuple(sorted(set(eos_ids)))
         self.special_ids = special
         self._encode = encode
+        #: what others built over this vocabulary, by name; it lives and goes with it (see :mod:`.lexicon`)
+        self.shared: dict[str, object] = {}
 
     def bytes(self, token: int) -> Data:
         """The id's bytes; b"" for special and padded ids."""

@@ -13,17 +13,13 @@ their numbers; a table past its bound is replaced whole (see :mod:`..lexicon`). 
 
 from __future__ import annotations
 
-import ctypes
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...native import loader
 from ..interface import ConstraintError, Unfinished
 from ..vocabulary import Vocabulary
 from . import encoding
@@ -34,6 +30,7 @@ if TYPE_CHECKING:
     from ..regular.languages import Languages
 
 _UNFILLED = -2
+_CLOSED = -3
 _FIRST_ROWS = 1024
 #: bytes of Python objects behind one state (its position, its dict entry), as measured
 _STATE_BYTES = 600
@@ -93,7 +90,6 @@ class LexemeTable:
         self._missing = np.array(missing, np.int64)
         self._escapes = not any(value in encoding.ESCAPE_BYTES for value in missing)
         self._quote = ord('"') not in missing
-        self._walk = _Walk(self)
 
     @property
     def nbytes(self) -> int:
@@ -146,7 +142,7 @@ class LexemeTable:
         if found is not None:
             self._masks.move_to_end(key)
             return found
-        found = self._walk.mask(key)
+        found = walk_mask(self, key)
         for array in found:
             array.flags.writeable = False
         self._masks[key] = found
@@ -190,82 +186,28 @@ class LexemeTable:
             raise Unfinished
 
 
-class _Walk:
-    """The trie walked beside the table. Starts again when it was stopped: every call fills at least one row more."""
-
-    def __init__(self, table: LexemeTable) -> None:
-        self.table = table
-        self.trie = table.trie
-        self._native = _native_walk()
-        if self._native is not None:
-            trie = self.trie
-            self._stack = np.empty(trie.max_depth + 1, np.int32)
-            self._exits = np.empty(trie.nodes, np.int32)
-            self._found = np.zeros(2, np.int32)  # how many exits, how many closes
-            arrays = (trie.byte, trie.depth, trie.skip, trie.token, trie.first, trie.token_ids)
-            self._trie_arguments = (*(a.ctypes.data for a in arrays), trie.nodes)
-
-    def mask(self, state: int) -> LexemeMask:
-        return self.by_levels(state) if self._native is None else self.by_native(state)
-
-    def by_native(self, state: int) -> LexemeMask:
-        assert self._native is not None
-        table, stack = self.table, self._stack
-        mask = np.zeros(self.trie.words, np.uint32)
-        scratch = (stack.ctypes.data, mask.ctypes.data, self._exits.ctypes.data, self._found.ctypes.data)
-        stack[0] = state
-        self._found[:] = 0
-        node = 1
-        while True:
-            tables = (table.rows.ctypes.data, table.accept.ctypes.data)
-            node = self._native(*self._trie_arguments, *tables, node, *scratch)
-            if node == self.trie.nodes:
-                exits, closes = self._found.tolist()
-                return LexemeMask(
-                    mask, self._exits[:exits].copy(), self._exits[len(self._exits) - closes :][::-1].copy()
-                )
-            table.fill(int(stack[self.trie.depth[node] - 1]))
+def walk_mask(table: LexemeTable, state: int) -> LexemeMask:
+    """One numpy step per depth of the trie. Stopped by Unfinished it starts again next time, with more rows filled."""
+    trie = table.trie
+    at = np.full(trie.nodes, -1, np.int32)  # the state at each node; _CLOSED where the lexeme must end
+    at[0] = state
+    for nodes, parents in trie.levels:
+        before = at[parents]
+        alive = before >= 0
+        before, here = before[alive], nodes[alive]
+        if not len(here):
+            break
+        for unfilled in np.unique(before[table.rows[before, 0] == _UNFILLED]).tolist():
+            table.fill(unfilled)
             table.check_deadline()
-
-    def by_levels(self, state: int) -> LexemeMask:
-        """The same without native code: one numpy step per depth of the trie."""
-        trie, table = self.trie, self.table
-        at = np.full(trie.nodes, -1, np.int32)
-        at[0] = state
-        for nodes, parents in trie.levels:
-            before = at[parents]
-            alive = before >= 0
-            before, here = before[alive], nodes[alive]
-            if not len(here):
-                break
-            for unfilled in np.unique(before[table.rows[before, 0] == _UNFILLED]).tolist():
-                table.fill(unfilled)
-                table.check_deadline()
-            after = table.rows[before, trie.byte[here]]
-            at[here] = after
-            ended = here[(after >= 0) & (table.accept[np.maximum(after, 0)] == 2)]
-            at[ended] = -3  # nothing follows: dead for the children, but the node itself is reached
-        alive_nodes = at != -1
-        alive_nodes[0] = False
-        tokens = trie.token_ids[np.repeat(alive_nodes, np.diff(trie.first))]
-        bits = np.zeros(trie.words * 32, np.uint8)
-        bits[tokens] = 1
-        accept = np.where(at >= 0, table.accept[np.maximum(at, 0)], 0)
-        accept[0] = 0
-        goes_on = trie.skip > np.arange(1, trie.nodes + 1)
-        mask = np.packbits(bits, bitorder="little").view("<u4").astype(np.uint32)
-        nodes_of = [np.flatnonzero(which).astype(np.int32) for which in ((accept == 1) & goes_on, at == -3)]
-        return LexemeMask(mask, *nodes_of)
-
-
-@lru_cache(maxsize=1)
-def _native_walk() -> Callable[..., int] | None:
-    library = loader.load()
-    if library is None:
-        return None
-    walk = library.plait_lexeme_mask
-    pointer, number = ctypes.c_void_p, ctypes.c_int32
-    walk.argtypes = [*[pointer] * 6, number, *[pointer] * 2, number, *[pointer] * 4]
-    walk.restype = number
-    found: Callable[..., int] = walk
-    return found
+        after = table.rows[before, trie.byte[here]]
+        at[here] = np.where(table.accept[np.maximum(after, 0)] == 2, np.where(after >= 0, _CLOSED, -1), after)
+    reached = at != -1
+    reached[0] = False
+    bits = np.zeros(trie.words * 32, np.uint8)
+    bits[trie.token_ids[np.repeat(reached, np.diff(trie.first))]] = 1
+    mask = np.packbits(bits, bitorder="little").view("<u4").astype(np.uint32)
+    goes_on = trie.skip > np.arange(1, trie.nodes + 1)
+    may_end = (at >= 0) & (table.accept[np.maximum(at, 0)] == 1) & goes_on
+    may_end[0] = False
+    return LexemeMask(mask, *(np.flatnonzero(which).astype(np.int32) for which in (may_end, at == _CLOSED)))

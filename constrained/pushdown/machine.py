@@ -18,15 +18,14 @@ Token masks: the OR of the lexeme masks of all lexemes on top (:meth:`LexemeTabl
 where those lexemes may end, and of one walk from the root for all literals on top. A config whose lexemes differ
 only in far-away counters has the mask of the config with capped lexemes.
 
-For the native twin: ``LexemeTable.mask`` already walks natively and caches (native/lexeme_walk.cpp); what is left to it
-are nodes, closures, cells and the walks below ``exits`` and ``closes`` and for literals. Rows, masks and capped states
-come from the LexemeTable (watch ``generation``), productions and ``resolve`` from the Rules.
+The native twin takes rows and capped states from the LexemeTable (it watches ``generation``), productions and
+``resolve`` from the Rules; everything else, masks of lexemes included, it makes itself.
 """
 
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +35,9 @@ from ..masks import Mask, MaskCache
 from ..vocabulary import Vocabulary
 from .lexemes import LexemeTable
 from .rules import Lexeme, Rules
+
+if TYPE_CHECKING:
+    from .native_machine import NativeMachine
 
 _LITERAL, _LEXEME, _NONTERMINAL = range(3)
 #: the config that no text reaches
@@ -512,3 +514,17 @@ class _Job:
                 self._node = node
                 machine._check_deadline()
         self._node = node
+
+
+def build(
+    rules: Rules,
+    start: int,
+    lexemes: LexemeTable,
+    vocabulary: Vocabulary,
+    masks: MaskCache,
+    key: str,
+) -> Machine | NativeMachine:
+    """The native machine where there is a native library, else the Python one."""
+    from .native_machine import NativeMachine, available
+
+    return (NativeMachine if available() else Machine)(rules, start, lexemes, vocabulary, masks, key)

@@ -1,0 +1,237 @@
+"""A constraint run by a machine, and one sequence's position in it.
+
+Where rules depend on values already written (:meth:`Rules.add_dependent`), the matcher finds the text of the value that
+was closed last and puts what it resolves to into the config, byte by byte; and it tries the few tokens that run through
+such a place one by one. Other constraints pay nothing for that.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..interface import Unfinished
+from ..masks import Mask
+from ..vocabulary import Vocabulary
+from .json_text import last_value
+from .machine import DEAD, Machine
+from .native_machine import NativeMachine
+
+#: the config after an EOS token
+_ENDED = -2
+#: resolved values kept; past it all are dropped
+_RESOLVED = 10_000
+#: bytes looked at first for the value closed last
+_TAIL = 256
+
+
+class PushdownConstraint:
+    """Immutable but for what the machine finds out as texts reach it."""
+
+    def __init__(self, machine: Machine | NativeMachine) -> None:
+        """May raise ConstraintError: nothing of it can be written with the vocabulary."""
+        self.machine = machine
+        self.key = machine.key
+        self.vocabulary: Vocabulary = machine.vocabulary
+        self.start = machine.start
+        self.nothing: Mask = np.zeros(self.vocabulary.mask_words, np.uint32)
+        self.nothing.flags.writeable = False
+        self._resolved: dict[tuple[int, bytes], int | None] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """The machine's own memory; masks and lexeme rows belong to the vocabulary's :class:`..lexicon.Lexicon`."""
+        return self.machine.nbytes
+
+    def matcher(self) -> PushdownMatcher:
+        return PushdownMatcher(self, _Move(self.start, b"", None))
+
+    def resolve(self, nonterminal: int, value: bytes) -> int | None:
+        """What stands in the place of a dependent nonterminal behind ``value``."""
+        key = (nonterminal, value)
+        if key not in self._resolved:
+            if len(self._resolved) >= _RESOLVED:
+                self._resolved.clear()
+            self._resolved[key] = self.machine.rules.resolve[nonterminal](value)
+        return self._resolved[key]
+
+
+class _Move:
+    """Where one advance led. Moves are linked backwards, so that forks and rollbacks share them."""
+
+    __slots__ = ("before", "config", "data", "mask")
+
+    def __init__(self, config: int, data: bytes, before: _Move | None) -> None:
+        self.config = config
+        self.data = data
+        self.before = before
+        self.mask: Mask | None = None  # only where the config's own mask is not exact
+
+    def texts(self) -> Iterator[bytes]:
+        """What was written, from the last move backwards."""
+        at: _Move | None = self
+        while at is not None:
+            yield at.data
+            at = at.before
+
+
+class PushdownMatcher:
+    """Implements :class:`..interface.Matcher`. Forks and rollbacks copy nothing."""
+
+    __slots__ = ("_at", "_constraint", "_machine")
+
+    def __init__(self, constraint: PushdownConstraint, at: _Move) -> None:
+        self._constraint = constraint
+        self._machine = constraint.machine
+        self._at = at
+
+    def prepare(self, seconds: float | None = None) -> bool:
+        if self._at.config == _ENDED:
+            return True
+        machine = self._machine
+        machine.deadline = None if seconds is None else time.monotonic() + seconds
+        try:
+            self.mask()
+            machine.forced(self._at.config)
+        except Unfinished:
+            return False
+        finally:
+            machine.deadline = None
+        return True
+
+    def mask(self) -> Mask:
+        at = self._at
+        if at.config == _ENDED:
+            return self._constraint.nothing
+        if self._machine.dependent:
+            if at.mask is None:
+                at.mask = self._exact_mask()
+            return at.mask
+        return self._machine.mask(at.config)
+
+    def advance(self, token: int) -> bool:
+        vocabulary = self._constraint.vocabulary
+        if not 0 <= token < vocabulary.size:
+            return False
+        data = vocabulary.tokens[token]
+        if data:
+            return self.advance_bytes(data)
+        if token in vocabulary.eos_ids and self._at.config != _ENDED and self._machine.accepting(self._at.config):
+            self._at = _Move(_ENDED, b"", self._at)
+            return True
+        return False
+
+    def advance_bytes(self, data: bytes) -> bool:
+        after = self._step(data)
+        if after < 0:
+            return False
+        self._at = _Move(after, data, self._at)
+        return True
+
+    def forced(self) -> bytes:
+        return b"" if self._at.config == _ENDED else self._machine.forced(self._at.config)
+
+    def allows(self, data: bytes) -> bool:
+        return self._step(data) >= 0
+
+    def rollback(self, moves: int) -> None:
+        """Raises ValueError if fewer moves were made."""
+        at = self._at
+        for _ in range(moves):
+            if at.before is None:
+                raise ValueError(f"cannot roll back {moves} moves: fewer were made")
+            at = at.before
+        self._at = at
+
+    def fork(self) -> PushdownMatcher:
+        return PushdownMatcher(self._constraint, self._at)
+
+    @property
+    def accepting(self) -> bool:
+        config = self._at.config
+        return config == _ENDED or self._machine.accepting(config)
+
+    @property
+    def finished(self) -> bool:
+        config = self._at.config
+        return config == _ENDED or self._machine.last(config)
+
+    # ---- rules that depend on values
+
+    def _step(self, data: bytes) -> int:
+        """The config after ``data``; negative if it is not allowed."""
+        config = self._at.config
+        if config < 0:
+            return config if not data else DEAD
+        after = self._machine.step(config, data)
+        if after >= 0 and self._machine.dependent:
+            return self._follow(data)
+        return after
+
+    def _follow(self, data: bytes) -> int:
+        """:meth:`_step` byte by byte, with everything resolved on the way."""
+        machine, config = self._machine, self._at.config
+        for end in range(1, len(data) + 1):
+            config = machine.step(config, data[end - 1 : end])
+            if config >= 0 and machine.markers(config):
+                config = self._settled(config, data[:end])
+            if config < 0:
+                return DEAD
+        return config
+
+    def _settled(self, config: int, written: bytes) -> int:
+        """``config``, reached by ``written`` from here, without markers. As it is if no JSON value ends here."""
+        value = self._value_before(written)
+        if value is None:
+            return config
+        while config >= 0 and (markers := self._machine.markers(config)):
+            found = {marker: self._constraint.resolve(marker, value) for marker in markers}
+            config = self._machine.resolved(config, found)
+        return config
+
+    def _value_before(self, written: bytes) -> bytes | None:
+        """The JSON value that the whole text ends with after ``written``."""
+        text, wanted = written, _TAIL
+        for earlier in self._at.texts():
+            if len(text) >= wanted:
+                if (value := last_value(text, whole=False)) is not None:
+                    return value
+                wanted *= 4
+            text = earlier + text
+        return last_value(text, whole=True)
+
+    def _exact_mask(self) -> Mask:
+        """The config's mask without the tokens that are wrong once values behind them are resolved."""
+        machine, config = self._machine, self._at.config
+        mask = machine.mask(config)
+        doubtful = machine.doubtful(config)
+        if not len(doubtful):
+            return mask
+        tokens = self._constraint.vocabulary.tokens
+        wrong = [token for token in doubtful.tolist() if not self._possible(config, tokens[token], 0)]
+        if not wrong:
+            return mask
+        exact = mask.copy()
+        for token in wrong:
+            exact[token // 32] &= ~np.uint32(1 << token % 32)
+        exact.flags.writeable = False
+        return exact
+
+    def _possible(self, config: int, data: bytes, start: int) -> bool:
+        """Whether ``data[start:]`` may follow where ``data[:start]`` led to ``config``. Resolves no more than it must:
+        stacks that need no value are tried first."""
+        machine = self._machine
+        for end in range(start + 1, len(data) + 1):
+            config = machine.step(config, data[end - 1 : end])
+            if config < 0:
+                return False
+            if markers := machine.markers(config):
+                certain = machine.resolved(config, dict.fromkeys(markers))
+                if certain >= 0 and (end == len(data) or self._possible(certain, data, end)):
+                    return True
+                config = self._settled(config, data[:end])
+                if config < 0:
+                    return False
+        return True
