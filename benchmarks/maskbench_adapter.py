@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.constrained import spec
 from plait.constrained.interface import Constraint, Matcher
 from plait.constrained.lexicon import Lexicon
 from plait.constrained.pushdown import machine
@@ -37,11 +36,11 @@ MODE = "declared key order, undeclared keys after them, at most one optional spa
 MODE_ANY_ORDER = "keys in any order, at most one optional space after ':' and ',', otherwise compact"
 REMOTES_AT = "http://localhost:1234/"
 _DRAFTS = {
-    "4": "http://json-schema.org/draft-04/schema#",
-    "6": "http://json-schema.org/draft-06/schema#",
-    "7": "http://json-schema.org/draft-07/schema#",
-    "2019": "https://json-schema.org/draft/2019-09/schema",
-    "2020": "https://json-schema.org/draft/2020-12/schema",
+    "4": "4",
+    "6": "6",
+    "7": "7",
+    "2019": "2019-09",
+    "2020": "2020-12",
 }
 
 
@@ -115,7 +114,7 @@ class PlaitEngine:
         self.number += 1
         lexicon = self.lexicon
         rules = Rules()
-        start = spec.build(data, lexicon.languages, rules)
+        start = _build(data, lexicon.languages, rules)
         built = machine.build(rules, start, lexicon.lexemes, self.vocabulary, lexicon.masks, str(self.number))
         return PlaitMatcher(PushdownConstraint(built))
 
@@ -124,6 +123,19 @@ class PlaitAnyOrder(PlaitEngine):
     name = "plait-any-order"
     mode = MODE_ANY_ORDER
     any_order = True
+
+
+def _build(data: dict[str, Any], languages: Any, rules: Rules) -> int:
+    try:
+        from plait.constrained import spec
+    except ImportError:
+        from plait.constrained.schema.compile import compile_schema
+        from plait.constrained.schema.options import SchemaOptions
+        from plait.constrained.schema.reader import read
+
+        options = SchemaOptions.parse(data["options"])
+        return compile_schema(read(data["json_schema"], documents=data["documents"], options=options), options, languages, rules)
+    return spec.build(data, languages, rules)
 
 
 def _dataset(schema: Any) -> str:
