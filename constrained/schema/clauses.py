@@ -1,0 +1,275 @@
+"""The algebras of the types whose values have parts: a schema as a list of clauses, one of which must hold.
+
+::
+
+    anyOf [A, allOf [B, C]]  ->  {A}  {B, C}        a clause is a set of atoms that hold together
+
+Atoms of an object: a Literal (the object keywords of one schema, held or violated as a whole), :class:`Has`,
+:class:`Count`, :class:`Unevaluated`. Atoms of an array: :class:`Items`, :class:`Count`, :class:`Contains`,
+:class:`Unique`, :class:`Unevaluated`. A violated group of object keywords stays one atom, since which of its keywords is
+violated is decided key by key (:mod:`.objects`); a violated array group is a choice of clauses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import NamedTuple
+
+from .formula import Formula, TooMany
+from .goals import Goals, Literal
+from .node import Node
+from .unevaluated import Unevaluated, total
+
+#: clauses of one schema, at most
+MAX_CLAUSES = 2_000
+
+Clause = frozenset[Hashable]
+Clauses = tuple[Clause, ...]
+
+
+class Has(NamedTuple):
+    """The object has this key, or has it not."""
+
+    name: str
+    there: bool
+
+
+class Count(NamedTuple):
+    """How many keys or items there are."""
+
+    low: int
+    high: int | None
+
+
+class Items(NamedTuple):
+    """prefixItems and items of one schema hold; negated: some item violates them."""
+
+    literal: Literal
+
+
+class Contains(NamedTuple):
+    """So many items satisfy this schema."""
+
+    literal: Literal
+    low: int
+    high: int | None
+
+
+class Unique(NamedTuple):
+    """No two items are equal; negated: some two are."""
+
+    holds: bool
+    pointer: str
+
+
+class ClauseAlgebra:
+    """Clauses under union (join) and product (meet)."""
+
+    kind: str
+    top: Clauses = (frozenset(),)
+    bottom: Clauses = ()
+
+    def __init__(self, goals: Goals) -> None:
+        self.goals = goals
+        self.formula: Formula[Clauses] = Formula(goals, self)
+        #: object values of enum and const as schemas
+        self._written: dict[Node, tuple[Node, ...]] = {}
+
+    def meet(self, parts: list[Clauses]) -> Clauses:
+        if not parts:
+            return self.top
+        product = parts[0]
+        for part in parts[1:]:
+            if len(product) == 1 and not product[0]:
+                product = part
+                continue
+            if len(part) == 1 and not part[0]:
+                continue
+            if len(product) * len(part) > 50 * MAX_CLAUSES:
+                raise TooMany(_TOO_MANY)
+            made: dict[Clause, None] = {}
+            for left in product:
+                for right in part:
+                    if right <= left:
+                        made[left] = None
+                    elif not self._contradict(left, right):
+                        made[left | right] = None
+            product = _absorbed(made)
+        return product
+
+    def join(self, parts: list[Clauses]) -> Clauses:
+        if len(parts) == 1:
+            return parts[0]
+        return _absorbed(dict.fromkeys(clause for part in parts for clause in part))
+
+    def _contradict(self, left: Clause, right: Clause) -> bool:
+        for atom in right:
+            if isinstance(atom, Literal):
+                if self.goals.negation(atom) in left:
+                    return True
+            elif isinstance(atom, Has) and Has(atom.name, not atom.there) in left:
+                return True
+        return False
+
+    def values(self, literal: Literal) -> Clauses:
+        nodes = self._written.get(literal.node)
+        if nodes is None:
+            assert literal.node.values is not None
+            nodes = tuple(
+                self.written(value, f"{literal.node.pointer}/enum/{at}")
+                for at, value in enumerate(literal.node.values)
+                if isinstance(value, self.container)
+            )
+            self._written[literal.node] = nodes
+        parts = [self.formula(self.goals.literal(node, literal.scope, literal.positive)) for node in nodes]
+        return self.join(parts) if literal.positive else self.meet(parts)
+
+    container: type
+
+    def written(self, value: object, pointer: str) -> Node:
+        """A schema that only this value satisfies."""
+        if isinstance(value, dict):
+            return Node(
+                pointer,
+                types=frozenset({"object"}),
+                properties={key: self.written(inner, f"{pointer}/{key}") for key, inner in value.items()},
+                required=tuple(value),
+                additional_properties=Node(pointer, always=False),
+            )
+        if isinstance(value, list):
+            return Node(
+                pointer,
+                types=frozenset({"array"}),
+                prefix_items=tuple(self.written(inner, f"{pointer}/{at}") for at, inner in enumerate(value)),
+                min_items=len(value),
+                max_items=len(value),
+            )
+        return Node(pointer, values=(value,))
+
+    def unevaluated(self, literal: Literal, rest: Callable[[Literal], Clauses]) -> Clauses:
+        return _absorbed(dict.fromkeys(self._unevaluated(literal, rest)))
+
+    def _unevaluated(self, literal: Literal, rest: Callable[[Literal], Clauses]) -> Iterable[Clause]:
+        node = literal.node
+        child = node.unevaluated_properties if self.kind == "object" else node.unevaluated_items
+        assert child is not None
+        if not literal.positive:
+            yield from rest(literal)
+        wanted = self.goals.literal(child, literal.scope, literal.positive)
+        if wanted.node.always is not None and wanted.node.always is literal.positive:
+            # nothing to hold; nothing can be violated
+            if literal.positive:
+                yield from rest(literal)
+            return
+        whole = self.goals.literal(node, literal.scope)
+        for case in total(self.formula, self.goals, whole, itself=True):
+            yield case.atoms | {Unevaluated(wanted, case.evaluators)}
+
+    def own(self, literal: Literal) -> Clauses | None:
+        raise TypeError("each type has its own")  # pragma: no cover
+
+    def present(self, name: str, there: bool) -> Clauses:
+        return self.top
+
+    def exclusive(self, one: Literal, other: Literal) -> bool:
+        return self.apart(one, other)
+
+    #: set by the compiler: whether no object (array) satisfies both, for sure
+    apart: Callable[[Literal, Literal], bool] = staticmethod(lambda one, other: False)
+
+
+class ObjectAlgebra(ClauseAlgebra):
+    kind = "object"
+    container = dict
+
+    def present(self, name: str, there: bool) -> Clauses:
+        return (frozenset((Has(name, there),)),)
+
+    def own(self, literal: Literal) -> Clauses | None:
+        node = literal.node
+        speaks = (
+            bool(node.properties)
+            or bool(node.required)
+            or node.additional_properties is not None
+            or bool(node.pattern_properties)
+        )
+        more = node.property_names is not None or bool(node.dependent_required)
+        counts = node.min_properties or node.max_properties is not None
+        if not (speaks or more or counts):
+            return None
+        if literal.positive:
+            return (frozenset((literal,)),)
+        single = self._single(node, more, bool(counts))
+        return single if single is not None else (frozenset((literal,)),)
+
+    def _single(self, node: Node, more: bool, counts: bool) -> Clauses | None:
+        """The violation of a group that says one simple thing, as atoms that clauses are compared by."""
+        if node.properties or node.additional_properties is not None or node.pattern_properties or more:
+            return None
+        if len(node.required) == 1 and not counts:
+            return self.present(node.required[0], False)
+        if not node.required and counts:
+            return count_violated(node.min_properties, node.max_properties)
+        return None
+
+
+def count_violated(low: int, high: int | None) -> Clauses:
+    made: list[Clause] = []
+    if low:
+        made.append(frozenset((Count(0, low - 1),)))
+    if high is not None:
+        made.append(frozenset((Count(high + 1, None),)))
+    return tuple(made)
+
+
+class ArrayAlgebra(ClauseAlgebra):
+    kind = "array"
+    container = list
+
+    def own(self, literal: Literal) -> Clauses | None:
+        node, positive, scope = literal.node, literal.positive, literal.scope
+        atoms: list[Hashable] = []
+        cases: list[Clause] = []
+        if node.prefix_items or node.items is not None:
+            atoms.append(Items(literal))
+        if node.min_items or node.max_items is not None:
+            atoms.append(Count(node.min_items, node.max_items))
+            cases.extend(count_violated(node.min_items, node.max_items))
+        if node.contains is not None:
+            wanted = self.goals.literal(node.contains, scope)
+            atoms.append(Contains(wanted, node.min_contains, node.max_contains))
+            if node.min_contains:
+                cases.append(frozenset((Contains(wanted, 0, node.min_contains - 1),)))
+            if node.max_contains is not None:
+                cases.append(frozenset((Contains(wanted, node.max_contains + 1, None),)))
+        if node.unique_items:
+            atoms.append(Unique(positive, node.pointer))
+        if not atoms:
+            return None
+        if positive:
+            return (frozenset(atoms),)
+        cases.extend(frozenset((atom,)) for atom in atoms if isinstance(atom, (Items, Unique)))
+        return tuple(cases)
+
+
+_TOO_MANY = f"anyOf, oneOf, not and if beside each other make more than {MAX_CLAUSES:,} cases; write fewer alternatives"
+
+
+def _absorbed(clauses: dict[Clause, None]) -> Clauses:
+    """Without the clauses that say more than another one of the list."""
+    if len(clauses) > MAX_CLAUSES:
+        raise TooMany(_TOO_MANY)
+    if len(clauses) < 2:
+        return tuple(clauses)
+    if frozenset() in clauses:
+        return (frozenset(),)
+    if len(clauses) > 200:
+        return tuple(clauses)
+    by_size = sorted(clauses, key=len)
+    kept: list[Clause] = []
+    smallest = len(by_size[0])
+    for clause in by_size:
+        if len(clause) == smallest or not any(one <= clause for one in kept if len(one) < len(clause)):
+            kept.append(clause)
+    chosen = set(kept)
+    return tuple(clause for clause in clauses if clause in chosen)

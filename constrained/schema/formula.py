@@ -1,0 +1,189 @@
+"""A schema as a formula over one JSON type, evaluated in the algebra of that type.
+
+::
+
+    allOf, siblings -> meet      anyOf -> join      not -> the other polarity      oneOf -> exactly one
+    if/then/else    -> (if and then) or (not if and else)                          $ref -> its target
+
+The recursion is the same for every type; only what the leaves are differs: sets of constants for null and boolean,
+regular languages for number and string (:mod:`.scalars`), lists of clauses for array and object (:mod:`.clauses`).
+Negation is pushed to the leaves, since what is *written* of a truth may be less than all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Generic, Protocol, TypeVar
+
+from .errors import SchemaError
+from .goals import Goals, Literal, applies_in_place
+from .node import Node
+
+T = TypeVar("T")
+
+
+class TooMany(Exception):
+    """An algebra's element grew past its bound."""
+
+
+#: schemas inside schemas that speak of one value: beyond this a named error, well before Python's own limit
+MAX_NESTED = 150
+
+
+class Algebra(Protocol[T]):
+    """What a type's leaves are and how they combine."""
+
+    kind: str
+    top: T
+    bottom: T
+
+    def meet(self, parts: list[T]) -> T: ...
+
+    def join(self, parts: list[T]) -> T: ...
+
+    def own(self, literal: Literal) -> T | None:
+        """The node's own keywords for this type, in the literal's polarity; None if it has none."""
+
+    def values(self, literal: Literal) -> T:
+        """enum and const."""
+
+    def present(self, name: str, there: bool) -> T:
+        """An object that has this key, or has it not."""
+
+    def unevaluated(self, literal: Literal, rest: Callable[[Literal], T]) -> T:
+        """A node with unevaluatedItems or unevaluatedProperties; ``rest`` evaluates it without them."""
+
+    def exclusive(self, one: Literal, other: Literal) -> bool:
+        """Whether the two are known not to hold together (then oneOf needs no "and not the other")."""
+
+
+class Formula(Generic[T]):
+    """Evaluates literals in one algebra, with a memo. A schema that needs itself, in place, holds for no value."""
+
+    def __init__(self, goals: Goals, algebra: Algebra[T]) -> None:
+        self._goals = goals
+        self.algebra = algebra
+        self.kind = algebra.kind
+        #: literals being evaluated, and whether one of them was met again
+        self._open: set[Literal] = set()
+        self._cut = False
+
+    def __call__(self, literal: Literal) -> T:
+        found: T | None = literal.memo.get(self.kind)
+        if found is not None:
+            return found
+        if literal in self._open:
+            self._cut = True
+            return self.algebra.bottom
+        if len(self._open) > MAX_NESTED:
+            raise SchemaError("", literal.node.pointer, f"more than {MAX_NESTED} schemas apply to one value in a chain")
+        outer, self._cut = self._cut, False
+        self._open.add(literal)
+        try:
+            value = self._evaluate(literal)
+        except TooMany as reason:
+            raise SchemaError("", literal.node.pointer, str(reason)) from None
+        finally:
+            self._open.discard(literal)
+            cut, self._cut = self._cut, outer or self._cut
+        if not cut or not self._open:
+            self._cut = outer
+            literal.memo[self.kind] = value
+        return value
+
+    def _evaluate(self, literal: Literal) -> T:
+        node, positive, algebra = literal.node, literal.positive, self.algebra
+        if node.always is not None:
+            return algebra.top if node.always is positive else algebra.bottom
+        if node.types is not None and self.kind not in node.types:
+            return algebra.bottom if positive else algebra.top
+        if (node.unevaluated_properties is not None and self.kind == "object") or (
+            node.unevaluated_items is not None and self.kind == "array"
+        ):
+            return algebra.unevaluated(literal, self._plain)
+        return self._plain(literal)
+
+    def _plain(self, literal: Literal) -> T:
+        algebra = self.algebra
+        parts: list[T] = []
+        if literal.node.values is not None:
+            parts.append(algebra.values(literal))
+        own = algebra.own(literal)
+        if own is not None:
+            parts.append(own)
+        if applies_in_place(literal.node):
+            parts.extend(self._in_place(literal))
+        if len(parts) == 1:
+            return parts[0]
+        return algebra.meet(parts) if literal.positive else algebra.join(parts)
+
+    def _in_place(self, literal: Literal) -> Iterable[T]:
+        """The parts whose meet (positive) or join (negative) the in-place keywords are."""
+        node, positive, algebra = literal.node, literal.positive, self.algebra
+        make, scope = self._goals.literal, literal.scope
+
+        def sub(child: Node, holds: bool = True) -> T:
+            return self(make(child, scope, holds is positive))
+
+        if node.ref is not None:
+            yield sub(node.ref())
+        if node.dynamic_ref is not None:
+            yield sub(node.dynamic_ref(scope))
+        for child in node.all_of:
+            yield sub(child)
+        if node.any_of is not None:
+            branches = [sub(child) for child in node.any_of]
+            yield algebra.join(branches) if positive else algebra.meet(branches)
+        if node.one_of is not None:
+            yield self._one_of(literal, [make(child, scope) for child in node.one_of])
+        if node.not_ is not None:
+            yield sub(node.not_, False)
+        if node.if_ is not None and (node.then is not None or node.else_ is not None):
+            yield self._conditional(literal)
+        if node.dependent_schemas and self.kind == "object":
+            for name, child in node.dependent_schemas.items():
+                there = algebra.present(name, True)
+                if positive:
+                    yield algebra.join([algebra.present(name, False), algebra.meet([there, sub(child)])])
+                else:
+                    yield algebra.meet([there, sub(child)])
+
+    def _one_of(self, literal: Literal, branches: list[Literal]) -> T:
+        """Exactly one of them; negated: none, or some two."""
+        algebra, negation = self.algebra, self._goals.negation
+        if literal.positive:
+            cases: list[T] = []
+            for branch in branches:
+                parts = [self(branch)]
+                for other in branches:
+                    if other is not branch and not algebra.exclusive(branch, other):
+                        parts.append(self(negation(other)))
+                if branches.count(branch) == 1:
+                    cases.append(algebra.meet(parts))
+            return algebra.join(cases)
+        none = algebra.meet([self(negation(branch)) for branch in branches])
+        pairs = [
+            algebra.meet([self(one), self(other)])
+            for at, one in enumerate(branches)
+            for other in branches[at + 1 :]
+            if other is one or not algebra.exclusive(one, other)
+        ]
+        return algebra.join([none, *pairs])
+
+    def _conditional(self, literal: Literal) -> T:
+        node, algebra = literal.node, self.algebra
+        make, scope, positive = self._goals.literal, literal.scope, literal.positive
+        assert node.if_ is not None
+        holds, fails = self(make(node.if_, scope)), self(make(node.if_, scope, False))
+        then = None if node.then is None else self(make(node.then, scope, positive))
+        otherwise = None if node.else_ is None else self(make(node.else_, scope, positive))
+        if positive:
+            if otherwise is None:
+                assert then is not None
+                return algebra.join([fails, algebra.meet([holds, then])])
+            first = holds if then is None else algebra.meet([holds, then])
+            return algebra.join([first, algebra.meet([fails, otherwise])])
+        cases = [] if then is None else [algebra.meet([holds, then])]
+        if otherwise is not None:
+            cases.append(algebra.meet([fails, otherwise]))
+        return algebra.join(cases)

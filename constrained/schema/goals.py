@@ -1,0 +1,142 @@
+"""What one JSON value must satisfy: a conjunction of schemas, each plain or negated, interned.
+
+::
+
+    Literal = (Node, dynamic scope, positive)        "this schema holds"  /  "this schema does not hold"
+    Goal    = {Literal, ...}                         all of them at once; {} is any JSON value
+
+Equal literals and equal goals are the same object, so tables are keyed by identity. A literal whose node is nothing
+but a ``$ref`` is the literal of its target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .node import FIELDS, Node
+
+#: the resources entered on the way, outermost first, each named once: later entries cannot change a lookup
+Scope = tuple[str, ...]
+
+NOTHING = Node("", always=False)
+ANYTHING = Node("", always=True)
+
+
+class Literal:
+    """One schema in its dynamic scope, to be satisfied or to be violated. ``memo`` holds one formula per JSON type."""
+
+    __slots__ = ("index", "memo", "node", "positive", "scope")
+
+    def __init__(self, node: Node, scope: Scope, positive: bool, index: int) -> None:
+        self.node = node
+        self.scope = scope
+        self.positive = positive
+        #: in order of creation, which follows the document: what decides whose order of keys comes first
+        self.index = index
+        self.memo: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"{'' if self.positive else 'not '}{self.node.pointer}"
+
+
+class Goal:
+    """A conjunction. ``known``: whether some JSON value satisfies it, once that is decided for good."""
+
+    __slots__ = ("depth", "known", "literals", "nonterminals", "shapes")
+
+    def __init__(self, literals: tuple[Literal, ...], known: bool | None) -> None:
+        self.literals = literals
+        self.known = known
+        #: depth (0 unless the layout indents) -> nonterminal
+        self.nonterminals: dict[int, int] = {}
+        #: per JSON type, what is left of the goal when the value has that type
+        self.shapes: dict[str, Any] = {}
+        #: place in the chain of questions being answered, -1 when none
+        self.depth = -1
+
+    def __repr__(self) -> str:
+        return " & ".join(map(repr, self.literals)) or "anything"
+
+
+class Goals:
+    """The tables that make literals and goals one of a kind."""
+
+    def __init__(self) -> None:
+        self._literals: dict[tuple[Node, Scope, bool], Literal] = {}
+        self._goals: dict[frozenset[Literal], Goal] = {}
+        self.free = self._goals[frozenset()] = Goal((), True)
+        self.never = Goal((), False)
+
+    def literal(self, node: Node, scope: Scope, positive: bool = True) -> Literal:
+        key = (node, scope, positive)
+        found = self._literals.get(key)
+        if found is None:
+            found = self._literals[key] = self._new(node, scope, positive)
+        return found
+
+    def negation(self, literal: Literal) -> Literal:
+        return self.literal(literal.node, literal.scope, not literal.positive)
+
+    def goal(self, literals: Iterable[Literal]) -> Goal:
+        wanted = set()
+        for literal in literals:
+            always = literal.node.always
+            if always is None:
+                wanted.add(literal)
+            elif always is not literal.positive:
+                return self.never
+        key = frozenset(wanted)
+        found = self._goals.get(key)
+        if found is None:
+            found = self._goals[key] = self._combine(key)
+        return found
+
+    def _combine(self, literals: frozenset[Literal]) -> Goal:
+        ordered = tuple(sorted(literals, key=lambda literal: literal.index))
+        if len(ordered) > 1:
+            for literal in ordered:
+                if not literal.positive and self.negation(literal) in literals:
+                    return self.never
+        return Goal(ordered, None)
+
+    def _new(self, node: Node, scope: Scope, positive: bool) -> Literal:
+        inside = node.within(scope)
+        if node.ref is not None and _only_refers(node):
+            seen = {node}
+            while node.ref is not None and _only_refers(node):
+                node = node.ref()
+                if node in seen:
+                    # a chain of references that never arrives: no value satisfies it, and none violates it
+                    node = NOTHING if positive else ANYTHING
+                    break
+                seen.add(node)
+                inside = node.within(inside)
+            return self.literal(node, inside, positive)
+        if inside is not scope:
+            return self.literal(node, inside, positive)
+        return Literal(node, scope, positive, len(self._literals))
+
+
+_BLANK = Node("")
+_BESIDE_REF = tuple(
+    (name, getattr(_BLANK, name)) for name in FIELDS - {"ref", "resource", "source", "contains_evaluates"}
+)
+
+
+def _only_refers(node: Node) -> bool:
+    return all(getattr(node, name) == blank for name, blank in _BESIDE_REF)
+
+
+def applies_in_place(node: Node) -> bool:
+    """Whether other schemas speak of the same value: allOf, anyOf, $ref, ..."""
+    return (
+        node.ref is not None
+        or node.any_of is not None
+        or node.one_of is not None
+        or node.not_ is not None
+        or node.if_ is not None
+        or node.dynamic_ref is not None
+        or bool(node.all_of)
+        or bool(node.dependent_schemas)
+    )

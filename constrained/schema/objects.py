@@ -1,0 +1,472 @@
+"""Objects of one clause: which keys may come next, what their values must satisfy, when the object may end.
+
+::
+
+    {"a": ..., "b": ...}        state = (next place in each list of declared names, names used, negations pending, count)
+
+Order. Each declared name belongs to the first ``properties`` that lists it; names of one list come in its order,
+different lists interleave freely, names that are only required have no order, and undeclared keys come after all
+declared ones. With any order there are no lists. A declared name never comes twice (the state sees to it), nor
+spelled with escapes as an undeclared key (undeclared keys are a language without the declared names).
+
+Undeclared keys may repeat where that changes nothing. Where a later value could undo what an earlier one was needed
+for (a negation it violated, a minimum count), the name is remembered (:meth:`ObjectClause.named`) and banned.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..regular.language import Language
+from .clauses import Clause, Count, Has
+from .goals import Goal, Literal
+from .keys import KeyRule, KeySpace, rule_of, unevaluated_rule
+from .unevaluated import Unevaluated
+
+if TYPE_CHECKING:
+    from .compile import Compiler
+
+#: ways in which one key can violate pending negations, at most
+MAX_WAYS = 256
+_NOBODY: frozenset[str] = frozenset()
+
+
+class State(NamedTuple):
+    at: tuple[int, ...]
+    used: frozenset[str]
+    pending: frozenset[int]
+    count: int
+    #: undeclared names that may not come again
+    banned: frozenset[str] = _NOBODY
+
+
+class Key(NamedTuple):
+    """A key that may come next: its name, or the number of a cell of undeclared keys."""
+
+    name: str | None
+    cell: int
+    goal: Goal
+    after: State
+    #: the key's own name decides more than its cell does: it is to be remembered
+    remember: bool = False
+
+
+class Violation:
+    """A group of object keywords (or an unevaluatedProperties) that must be violated in some way."""
+
+    def __init__(self, compiler: Compiler, atom: Literal | Unevaluated) -> None:
+        self.low, self.high = 0, None
+        self.required: tuple[str, ...] = ()
+        self.dependent: dict[str, tuple[str, ...]] = {}
+        self.names: Literal | None = None
+        if isinstance(atom, Unevaluated):
+            self.rule = unevaluated_rule(compiler.goals, atom)
+            self.memory: frozenset[str] = _NOBODY
+            return
+        node = atom.node
+        self.rule = rule_of(compiler.goals, atom)
+        self.low, self.high = node.min_properties, node.max_properties
+        self.required = node.required
+        self.dependent = node.dependent_required
+        if node.property_names is not None:
+            self.names = compiler.goals.literal(node.property_names, atom.scope)
+        #: names whose presence decides
+        self.memory = frozenset(self.required).union(self.dependent, *self.dependent.values())
+
+    @property
+    def counts(self) -> bool:
+        return self.low > 0 or self.high is not None
+
+    def at_end(self, used: frozenset[str], count: int) -> bool:
+        """Violated by an object that ends with these names."""
+        return (
+            any(name not in used for name in self.required)
+            or count < self.low
+            or (self.high is not None and count > self.high)
+            or any(name in used and not used.issuperset(then) for name, then in self.dependent.items())
+        )
+
+
+class ObjectClause:
+    """The automaton of one clause over an object's keys."""
+
+    def __init__(self, compiler: Compiler, clause: Clause) -> None:
+        self._compiler = compiler
+        self._goals = compiler.goals
+        self.rules: list[KeyRule] = []
+        self.violations: list[Violation] = []
+        self.low, self.high = 0, None
+        self.dependent: dict[str, tuple[str, ...]] = {}
+        self._names: list[Literal] = []
+        self._patterns: dict[str, Language] = {}
+        self._declared: list[list[str]] = []
+        required: dict[str, None] = {}
+        absent: set[str] = set()
+        groups: list[Literal] = []
+        for atom in clause:
+            if isinstance(atom, Literal):
+                groups.append(atom)
+            elif isinstance(atom, Has):
+                if atom.there:
+                    required[atom.name] = None
+                else:
+                    absent.add(atom.name)
+            elif isinstance(atom, Count):
+                self._bound(atom.low, atom.high)
+            elif isinstance(atom, Unevaluated):
+                self._unevaluated(atom)
+        if len(groups) > 1:
+            groups.sort(key=lambda literal: literal.index)
+        for literal in groups:
+            if literal.positive:
+                self._hold(literal, required)
+            else:
+                self.violations.append(Violation(compiler, literal))
+        self.required = required
+        self._absent = absent
+        self._track()
+        self._pending = frozenset(range(len(self.violations)))
+        self._counting = self._count_limit()
+        #: nothing but declared order and required names: what may follow can always be completed
+        self.simple = not (self.violations or self._counting or self.dependent)
+        self._goal_of: dict[str, Goal] = {}
+        self._matched: dict[str, tuple[str, ...]] = {}
+        self._cells: list[tuple[Language, Goal, tuple[str, ...]]] | None = None
+        self._live: dict[State, bool] = {}
+
+    # ------------------------------------------------------------ what the atoms say
+
+    def _bound(self, low: int, high: int | None) -> None:
+        self.low = max(self.low, low)
+        if high is not None:
+            self.high = high if self.high is None else min(self.high, high)
+
+    high: int | None
+
+    def _hold(self, literal: Literal, required: dict[str, None]) -> None:
+        node = literal.node
+        rule = rule_of(self._goals, literal)
+        if rule is not None:
+            self.rules.append(rule)
+            self._declare(node.properties)
+        for name in node.required:
+            required[name] = None
+        self._bound(node.min_properties, node.max_properties)
+        if node.property_names is not None:
+            self._names.append(self._goals.literal(node.property_names, literal.scope))
+        for name, then in node.dependent_required.items():
+            self.dependent[name] = (*self.dependent.get(name, ()), *then)
+
+    def _declare(self, names: Iterable[str]) -> None:
+        known = {name for one in self._declared for name in one}
+        fresh = [name for name in names if name not in known] if known else list(names)
+        if fresh:
+            self._declared.append(fresh)
+
+    def _unevaluated(self, atom: Unevaluated) -> None:
+        if atom.literal.positive:
+            rule = unevaluated_rule(self._goals, atom)
+            if rule is not None:
+                self.rules.append(rule)
+        else:
+            self.violations.append(Violation(self._compiler, atom))
+
+    def _track(self) -> None:
+        """Which names are told apart, which of them are ordered, and which are remembered."""
+        declared = [name for names in self._declared for name in names]
+        tracked = dict.fromkeys(declared)
+        tracked.update(self.required)
+        tracked.update(dict.fromkeys(self._absent))
+        for name, then in self.dependent.items():
+            tracked.update(dict.fromkeys((name, *then)))
+        for rule in self.rules:
+            tracked.update(dict.fromkeys(rule.named))
+        for violation in self.violations:
+            if violation.rule is not None:
+                tracked.update(dict.fromkeys(violation.rule.named))
+            tracked.update(dict.fromkeys(violation.memory))
+        self.tracked = list(tracked)
+        possible = (lambda name: name not in self._absent) if self._absent else (lambda name: True)
+        if self._compiler.any_order:
+            self.lists: list[list[str]] = []
+        else:
+            self.lists = [[name for name in names if possible(name)] for names in self._declared]
+        ordered = {name: (at, place) for at, names in enumerate(self.lists) for place, name in enumerate(names)}
+        self._place = ordered
+        self.free = [name for name in self.tracked if name not in ordered and possible(name)]
+        memory = set(self.dependent).union(*self.dependent.values()) if self.dependent else set()
+        self._memory = frozenset(memory.union(self.free))
+
+    def _count_limit(self) -> int:
+        """Counts above this are all alike; 0 if counts do not matter."""
+        low, high = self.low, self.high
+        if low and low <= len(self.required):
+            low = self.low = 0
+        limit = max(low, 0 if high is None else high + 1)
+        for violation in self.violations:
+            limit = max(limit, violation.low, 0 if violation.high is None else violation.high + 1)
+        return limit
+
+    # ------------------------------------------------------------ keys
+
+    def _pattern(self, source: str) -> Language:
+        found = self._patterns.get(source)
+        if found is None:
+            found = self._patterns[source] = self._compiler.languages.regex(source, "ecma")
+        return found
+
+    def _sources(self) -> dict[str, None]:
+        found: dict[str, None] = {}
+        for rule in self.rules:
+            found.update(dict.fromkeys(rule.patterns))
+        for violation in self.violations:
+            if violation.rule is not None:
+                found.update(dict.fromkeys(violation.rule.patterns))
+        return found
+
+    def matched(self, name: str) -> tuple[str, ...]:
+        """The patterns (of anybody) that a declared name matches."""
+        found = self._matched.get(name)
+        if found is None:
+            found = tuple(source for source in self._sources() if self._pattern(source).matches(name))
+            self._matched[name] = found
+        return found
+
+    def goal(self, name: str) -> Goal:
+        """What the value of a declared name must satisfy."""
+        found = self._goal_of.get(name)
+        if found is None:
+            found = self._goal_of[name] = self._find_goal(name)
+        return found
+
+    def _find_goal(self, name: str) -> Goal:
+        for literal in self._names:
+            if not self._compiler.string_of(literal).matches(name):
+                return self._goals.never
+        if not self._compiler.can_write(name):
+            return self._goals.never
+        if len(self.rules) == 1:
+            rule = self.rules[0]
+            return self._goals.goal(rule.literals(name, self.matched(name) if rule.patterns else ()))
+        return self._goals.goal(
+            [one for rule in self.rules for one in rule.literals(name, self.matched(name) if rule.patterns else ())]
+        )
+
+    def cells(self) -> list[tuple[Language, Goal, tuple[str, ...]]]:
+        """Undeclared keys: (language, what the value must satisfy, names of what it matches)."""
+        if self._cells is None:
+            self._cells = list(self._find_cells())
+        return self._cells
+
+    def _find_cells(self) -> Iterator[tuple[Language, Goal, tuple[str, ...]]]:
+        goals, compiler = self._goals, self._compiler
+        sources = self._sources()
+        if not sources:
+            goal = goals.goal([one for rule in self.rules for one in rule.literals(None, ())])
+            if goal.known is False:
+                return
+        cuts = [(source, self._pattern(source)) for source in sources]
+        for at, violation in enumerate(self.violations):
+            if violation.names is not None:
+                cuts.append((_names_key(at), compiler.string_of(violation.names)))
+        space = KeySpace(compiler.languages, self.tracked, [compiler.string_of(literal) for literal in self._names])
+        for keys, matched in space.cells(cuts):
+            goal = goals.goal([one for rule in self.rules for one in rule.literals(None, matched)])
+            if goal.known is not False:
+                yield keys, goal, matched
+
+    # ------------------------------------------------------------ states
+
+    @property
+    def start(self) -> State:
+        return State((0,) * len(self.lists), _NOBODY, self._pending, 0)
+
+    def possible(self) -> bool:
+        """Whether some object satisfies the clause."""
+        ask = self._compiler.solver.ask
+        for name in self.required:
+            if name in self._absent or not ask(self.goal(name)):
+                return False
+        if self.high is not None and self.high < max(self.low, len(self.required)):
+            return False
+        return self.simple or self.live(self.start)
+
+    def needed(self, state: State) -> Iterable[str]:
+        """Names that the object must have, given those it has."""
+        if not self.dependent:
+            return self.required
+        wanted = dict(self.required)
+        for name in state.used:
+            wanted.update(dict.fromkeys(self.dependent.get(name, ())))
+        return wanted
+
+    def available(self, state: State, name: str) -> bool:
+        """Whether the name can still come."""
+        place = self._place.get(name)
+        if place is not None:
+            return place[1] >= state.at[place[0]]
+        return name not in state.used and name not in self._absent
+
+    def may_end(self, state: State) -> bool:
+        if state.count < self.low or (self.high is not None and state.count > self.high):
+            return False
+        if any(self.available(state, name) for name in self.needed(state)):
+            return False
+        return all(self.violations[one].at_end(state.used, state.count) for one in state.pending)
+
+    def keys(self, state: State) -> Iterator[Key]:
+        """Every key that may come next and leaves the object completable."""
+        for key in self._moves(state):
+            if self.simple or self.live(key.after):
+                yield key
+
+    def _moves(self, state: State) -> Iterator[Key]:
+        ask = self._compiler.solver.ask
+        if self.high is not None and state.count >= self.high:
+            return
+        needed = self.needed(state)
+        for which, names in enumerate(self.lists):
+            for place in range(state.at[which], len(names)):
+                name = names[place]
+                goal = self.goal(name)
+                if goal.known is True or ask(goal):
+                    at = (*state.at[:which], place + 1, *state.at[which + 1 :])
+                    yield from self._named(state, name, goal, at)
+                if name in needed:
+                    break
+        for name in self.free:
+            if name not in state.used and ask(self.goal(name)):
+                yield from self._named(state, name, self.goal(name), state.at)
+        if self.lists and any(name in self._place and self.available(state, name) for name in needed):
+            return
+        at = tuple(map(len, self.lists))
+        for cell, (_, goal, matched) in enumerate(self.cells()):
+            if ask(goal):
+                yield from self._undeclared(state, cell, goal, matched, at)
+
+    def _named(self, state: State, name: str, goal: Goal, at: tuple[int, ...]) -> Iterator[Key]:
+        if self.simple:
+            used = state.used | {name} if name in self._memory else state.used
+            yield Key(name, -1, goal, State(at, used, state.pending, 0))
+            return
+        after = State(at, state.used | {name}, state.pending, self._counted(state))
+        then = self.dependent.get(name, ())
+        if not all(one in after.used or self.available(after, one) for one in then):
+            return
+        for way, pending in self._ways(goal, state.pending, name, self.matched(name)):
+            yield Key(name, -1, way, self._trim(after._replace(pending=pending)))
+
+    def _counted(self, state: State) -> int:
+        return min(state.count + 1, self._counting)
+
+    def _trim(self, state: State) -> State:
+        """Without what cannot matter any more, so that equal futures are one state."""
+        memory = self._memory.union(*(self.violations[one].memory for one in state.pending))
+        return state._replace(used=state.used & memory)
+
+    def _undeclared(
+        self, state: State, cell: int, goal: Goal, matched: tuple[str, ...], at: tuple[int, ...]
+    ) -> Iterator[Key]:
+        if self.simple:
+            yield Key(None, cell, goal, State(at, state.used, state.pending, 0))
+            return
+        count = self._counted(state)
+        # a name that was counted, or that violated something, must not come again: it would count or hold after all
+        remember = self.low > 1 or any(one.high is not None for one in self.violations)
+        for way, pending in self._ways(goal, state.pending, None, matched):
+            after = self._trim(State(at, state.used, pending, count, state.banned))
+            yield Key(None, cell, way, after, remember or pending != state.pending)
+
+    def _ways(
+        self, goal: Goal, pending: frozenset[int], name: str | None, matched: tuple[str, ...]
+    ) -> list[tuple[Goal, frozenset[int]]]:
+        """(what the value must satisfy, what is pending then): each pending violation happens here, or need not."""
+        if not pending:
+            return [(goal, pending)]
+        solver, goals = self._compiler.solver, self._goals
+        ways = [(goal, pending)]
+        for at in sorted(pending):
+            violation = self.violations[at]
+            if violation.names is not None and not self._is_name(violation.names, at, name, matched):
+                ways = [(way, left - {at}) for way, left in ways]
+                continue
+            literals = violation.rule.literals(name, matched) if violation.rule is not None else []
+            if not literals:
+                continue
+            if solver.surely_none(goals.goal((*goal.literals, *literals))):
+                ways = [(way, left - {at}) for way, left in ways]
+                continue
+            for way, left in tuple(ways):
+                for literal in literals:
+                    violating = goals.goal((*way.literals, goals.negation(literal)))
+                    if solver.ask(violating):
+                        ways.append((violating, left - {at}))
+            if len(ways) > MAX_WAYS:
+                self._compiler.too_many("too many of the schemas that must not hold speak of one key")
+        return ways
+
+    def _is_name(self, names: Literal, at: int, name: str | None, matched: tuple[str, ...]) -> bool:
+        if name is None:
+            return _names_key(at) in matched
+        return self._compiler.string_of(names).matches(name)
+
+    def live(self, state: State) -> bool:
+        """Whether the object can still be completed from here."""
+        known = self._live.get(state)
+        if known is not None:
+            return known
+        solver = self._compiler.solver
+        outer = solver.begin()
+        path: list[tuple[State, Iterator[Key]]] = [(state, self._helpful(state))]
+        seen = {state}
+        found = self.may_end(state)
+        try:
+            while path and not found:
+                key = next(path[-1][1], None)
+                if key is None:
+                    path.pop()
+                    continue
+                after = key.after
+                if after in seen:
+                    continue
+                seen.add(after)
+                solver.work()
+                found = self._live.get(after, False)
+                if self._live.get(after) is None:
+                    path.append((after, self._helpful(after)))
+                    found = self.may_end(after)
+        finally:
+            final = solver.end(outer)
+        if found:
+            for one, _ in path:
+                self._live[one] = True
+            self._live[state] = True
+        elif final:
+            for one in seen:
+                self._live[one] = False
+        return found
+
+    def _helpful(self, state: State) -> Iterator[Key]:
+        """The moves that can bring the end nearer. A key that may be left out is left out, unless it is of use."""
+        needed = self.needed(state)
+        counting = state.count < self.low or any(state.count < self._limit(one) for one in state.pending)
+        triggers = {name for one in state.pending for name in self.violations[one].dependent}
+        for key in self._moves(state):
+            if counting or key.after.pending != state.pending or key.name in needed or key.name in triggers:
+                yield key
+
+    def _limit(self, violation: int) -> int:
+        high = self.violations[violation].high
+        return 0 if high is None else high + 1
+
+
+def _names_key(violation: int) -> str:
+    """Stands among the patterns of a cell for "is a name as the violated propertyNames wants it"."""
+    return f"\0{violation}"
+
+
+def spelled(name: str) -> bytes:
+    """A key as it is written, in canonical JSON."""
+    return json.dumps(name, ensure_ascii=False).encode("utf-8", "surrogatepass")

@@ -1,0 +1,172 @@
+"""The algebras of the types whose values have no parts: null and boolean, numbers, strings.
+
+What a positive schema *writes* may be less than what it means (an integer is written without a fraction, though 1.0
+is one; some formats are not written in full), so a negation is a language of its own and a complement only where the
+language is exact. Numbers stay within the texts that :mod:`..regular.numbers` writes at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from ..regular import formats, numbers
+from ..regular.language import Language
+from .goals import Literal
+from .node import Node
+
+if TYPE_CHECKING:
+    from ..regular.languages import Languages
+
+Constants = frozenset[Any]
+
+
+class ConstantAlgebra:
+    """null and boolean: a set of the type's constants."""
+
+    def __init__(self, kind: str, constants: Constants) -> None:
+        self.kind = kind
+        self.top = constants
+        self.bottom: Constants = frozenset()
+
+    def meet(self, parts: list[Constants]) -> Constants:
+        return self.top.intersection(*parts)
+
+    def join(self, parts: list[Constants]) -> Constants:
+        return self.bottom.union(*parts)
+
+    def own(self, literal: Literal) -> Constants | None:
+        return None
+
+    def values(self, literal: Literal) -> Constants:
+        assert literal.node.values is not None
+        named = frozenset(value for value in literal.node.values if value is None or value is True or value is False)
+        return named & self.top if literal.positive else self.top - named
+
+    def present(self, name: str, there: bool) -> Constants:
+        return self.top
+
+    def unevaluated(self, literal: Literal, rest: Callable[[Literal], Constants]) -> Constants:
+        return rest(literal)
+
+    def exclusive(self, one: Literal, other: Literal) -> bool:
+        return False
+
+
+class LanguageAlgebra:
+    """What strings and numbers share: regular languages."""
+
+    kind: str
+    top: Language
+
+    def __init__(self, languages: Languages) -> None:
+        self.languages = languages
+        self.bottom: Language = languages.EMPTY
+
+    def meet(self, parts: list[Language]) -> Language:
+        kept = [part for part in parts if part is not self.top]
+        if len(kept) < 2:
+            return kept[0] if kept else self.top
+        return self.languages.intersect(*kept)
+
+    def join(self, parts: list[Language]) -> Language:
+        if len(parts) == 1:
+            return parts[0]
+        return self.languages.union(*parts)
+
+    def present(self, name: str, there: bool) -> Language:
+        return self.top
+
+    def unevaluated(self, literal: Literal, rest: Callable[[Literal], Language]) -> Language:
+        return rest(literal)
+
+    def exclusive(self, one: Literal, other: Literal) -> bool:
+        return False
+
+
+class StringAlgebra(LanguageAlgebra):
+    """Strings as sequences of code points."""
+
+    kind = "string"
+
+    def __init__(self, languages: Languages) -> None:
+        super().__init__(languages)
+        self.top = languages.ANY
+        self._any_character = languages.chars(((0, 0x10FFFF),))
+
+    def values(self, literal: Literal) -> Language:
+        assert literal.node.values is not None
+        named = self.languages.literals([value for value in literal.node.values if isinstance(value, str)])
+        return named if literal.positive else self.languages.complement(named)
+
+    def own(self, literal: Literal) -> Language | None:
+        node, languages = literal.node, self.languages
+        exact: list[Language] = []
+        if node.min_length or node.max_length is not None:
+            if node.max_length is not None and node.max_length < node.min_length:
+                exact.append(languages.EMPTY)
+            else:
+                exact.append(languages.repeat(self._any_character, node.min_length, node.max_length))
+        if node.pattern is not None:
+            exact.append(languages.regex(node.pattern, "ecma"))
+        if literal.positive:
+            if node.format is not None:
+                exact.append(formats.language(languages, node.format))
+            return self.meet(exact) if exact else None
+        parts = [languages.complement(one) for one in exact]
+        if node.format is not None:
+            parts.append(formats.outside(languages, node.format))
+        return self.join(parts) if parts else None
+
+
+class NumberAlgebra(LanguageAlgebra):
+    """Numbers as their JSON texts."""
+
+    kind = "number"
+
+    def __init__(self, languages: Languages) -> None:
+        super().__init__(languages)
+        self.top = numbers.number(languages)
+
+    def values(self, literal: Literal) -> Language:
+        assert literal.node.values is not None
+        named = [value for value in literal.node.values if is_number(value)]
+        if literal.positive:
+            texts = set[str]().union(*map(numbers.spellings, named))
+            return self.languages.literals(sorted(texts))
+        return self.meet([numbers.unequal_to(self.languages, value) for value in named])
+
+    def own(self, literal: Literal) -> Language | None:
+        node, languages = literal.node, self.languages
+        bounds = _bounds(node)
+        bounded = bounds[0] is not None or bounds[2] is not None
+        if literal.positive:
+            if node.multiple_of is not None:
+                return numbers.multiple_of(languages, node.multiple_of, *bounds, whole=node.integer)
+            if node.integer:
+                return numbers.integer(languages, *bounds)
+            return numbers.between(languages, *bounds) if bounded else None
+        parts: list[Language] = []
+        if bounded:
+            parts.append(numbers.outside(languages, *bounds))
+        if node.integer:
+            parts.append(numbers.not_whole(languages))
+        if node.multiple_of is not None:
+            parts.append(numbers.not_multiple_of(languages, node.multiple_of))
+        return self.join(parts) if parts else None
+
+
+def _bounds(node: Node) -> tuple[Fraction | None, bool, Fraction | None, bool]:
+    """(low, low is left out, high, high is left out): the tighter of the inclusive and the exclusive bound."""
+    low, low_open = node.minimum, False
+    if node.exclusive_minimum is not None and (low is None or node.exclusive_minimum >= low):
+        low, low_open = node.exclusive_minimum, True
+    high, high_open = node.maximum, False
+    if node.exclusive_maximum is not None and (high is None or node.exclusive_maximum <= high):
+        high, high_open = node.exclusive_maximum, True
+    return low, low_open, high, high_open
+
+
+def is_number(value: object) -> bool:
+    return not isinstance(value, (bool, str, list, dict)) and value is not None
