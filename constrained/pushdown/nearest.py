@@ -1,0 +1,188 @@
+"""How far a text is from its end: the fewest bytes that complete it. For samples and estimates, not for decoding.
+
+::
+
+    stack = '"' · members · "}"        distance = bytes of a literal + shortest of a lexeme + cheapest of a nonterminal
+    config = set of stacks             the least of its stacks
+
+Works on the Python :class:`.machine.Machine`, whose stacks can be looked at. A nonterminal whose productions reach more
+than ``most`` others is estimated from those; dependent rules (uniqueItems) count as their ``expand``. So a distance may
+be too small, never too large by more than that; following it down ends in a whole text.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+
+from .lexemes import LexemeTable
+from .machine import DEAD, Machine
+from .rules import Lexeme, Rules
+
+_LITERAL, _LEXEME = 0, 1
+FAR = 1 << 40
+
+
+class Nearest:
+    """Distances in one machine; everything is remembered."""
+
+    def __init__(self, machine: Machine, most: int = 20_000) -> None:
+        self.machine = machine
+        self._lexemes = LexemeDistances(machine.lexemes)
+        self._rules = RuleDistances(machine.rules, self._lexemes, most)
+        self._stacks: dict[int, int] = {0: 0}
+        self._configs: dict[int, int] = {}
+
+    def distance(self, config: int) -> int:
+        """Bytes from ``config`` to acceptance; FAR from where nothing leads there."""
+        if config == DEAD:
+            return FAR
+        known = self._configs.get(config)
+        if known is None:
+            known = self._configs[config] = min(self._stack(node) for node in self.machine._configs[config])
+        return known
+
+    def next_byte(self, config: int) -> tuple[bytes, int]:
+        """The byte that leads nearest to acceptance, and the config behind it."""
+        best, found, after = FAR, b"", DEAD
+        for value in range(256):
+            data = bytes((value,))
+            target = self.machine.step(config, data)
+            if target != DEAD and self.distance(target) < best:
+                best, found, after = self.distance(target), data, target
+        return found, after
+
+    def text(self, config: int, most: int = 100_000) -> bytes:
+        """A shortest completion, as far as distances are exact. At most ``most`` bytes of it."""
+        written = bytearray()
+        while not self.machine.accepting(config) and len(written) < most:
+            data, config = self.next_byte(config)
+            if not data:
+                break
+            written += data
+        return bytes(written)
+
+    def _stack(self, node: int) -> int:
+        todo = []
+        while node not in self._stacks:
+            todo.append(node)
+            node = self.machine._rest[node]
+        total = self._stacks[node]
+        for node in reversed(todo):
+            total += self._item(self.machine._item[node])
+            self._stacks[node] = total
+        return total
+
+    def _item(self, item: int) -> int:
+        value, kind = item >> 2, item & 3
+        if kind == _LITERAL:
+            return self.machine._literal_last.index(1, value) - value + 1
+        if kind == _LEXEME:
+            return self._lexemes.of_state(value)
+        return self._rules.of(value)
+
+
+class LexemeDistances:
+    """The fewest bytes from a lexeme state to its end."""
+
+    def __init__(self, lexemes: LexemeTable, most: int = 50_000) -> None:
+        self._table = lexemes
+        self._most = most
+        self._known: dict[int, int] = {}
+
+    def of(self, lexeme: Lexeme) -> int:
+        state = self._table.start(lexeme)
+        return FAR if state < 0 else self.of_state(state)
+
+    def of_state(self, state: int) -> int:
+        """Breadth first; past ``most`` states, how deep that was."""
+        known = self._known.get(state)
+        if known is not None:
+            return known
+        before: dict[int, int] = {state: -1}
+        level, depth = [state], 0
+        best, end = FAR, -1
+        while level and depth < best and len(before) < self._most:
+            after: list[int] = []
+            for at in level:
+                rest = 0 if self._table.accept[at] else self._known.get(at)
+                if rest is not None:
+                    if depth + rest < best:
+                        best, end = depth + rest, at
+                    continue
+                self._table.fill(at)
+                for target in sorted(set(self._table.rows[at].tolist())):
+                    if target >= 0 and target not in before:
+                        before[target] = at
+                        after.append(target)
+            level, depth = after, depth + 1
+        if end < 0:
+            self._known[state] = depth if len(before) >= self._most else FAR
+            return self._known[state]
+        steps = best
+        rest = self._known.get(end, 0)
+        while end >= 0:
+            self._known.setdefault(end, rest)
+            end, rest = before[end], rest + 1
+        return steps
+
+
+class RuleDistances:
+    """The fewest bytes that a nonterminal writes: Knuth's generalization of Dijkstra's algorithm, as far as asked."""
+
+    def __init__(self, rules: Rules, lexemes: LexemeDistances, most: int) -> None:
+        self._rules = rules
+        self._lexemes = lexemes
+        self._most = most
+        self._known: dict[int, int] = {}
+
+    def of(self, nonterminal: int) -> int:
+        if nonterminal not in self._known:
+            self._solve(nonterminal)
+        return self._known[nonterminal]
+
+    def _solve(self, root: int) -> None:
+        productions: list[tuple[int, int, list[int]]] = []  # (whose, bytes beside nonterminals, nonterminals in it)
+        uses: dict[int, list[int]] = {}
+        reached, todo = {root}, [root]
+        for at in todo:
+            if len(todo) > self._most:
+                break
+            for production in self._rules.productions(at):
+                inside = [part for part in production if isinstance(part, int) and part not in self._known]
+                for part in dict.fromkeys(inside):
+                    uses.setdefault(part, []).append(len(productions))
+                    if part not in reached:
+                        reached.add(part)
+                        todo.append(part)
+                productions.append((at, self._fixed(production), inside))
+        waiting = [len(set(inside)) for _, _, inside in productions]
+        costs = [fixed for _, fixed, _ in productions]
+        heap = [(costs[i], whose) for i, (whose, _, inside) in enumerate(productions) if not inside]
+        opened = {whose for whose, _, _ in productions}
+        heap += [(1, part) for part in reached - opened if part not in self._known]  # not opened: one byte at least
+        heapq.heapify(heap)
+        while heap:
+            cost, at = heapq.heappop(heap)
+            if at in self._known:
+                continue
+            self._known[at] = cost
+            for i in uses.get(at, ()):
+                whose, _, inside = productions[i]
+                costs[i] += cost * inside.count(at)
+                waiting[i] -= 1
+                if not waiting[i]:
+                    heapq.heappush(heap, (costs[i], whose))
+        for at in reached:
+            self._known.setdefault(at, FAR)
+
+    def _fixed(self, production: Iterable[bytes | int | Lexeme]) -> int:
+        total = 0
+        for part in production:
+            if isinstance(part, bytes):
+                total += len(part)
+            elif isinstance(part, Lexeme):
+                total += self._lexemes.of(part)
+            else:
+                total += self._known.get(part, 0)
+        return total
