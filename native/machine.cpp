@@ -13,6 +13,7 @@ class Machine {
     Stacks stacks;
     Lexemes *lexemes;
     const uint32_t *eos;
+    std::vector<int32_t> doubtful;  // of the mask filled last: tokens that met a dependent nonterminal on their way
 
     Machine(Lexemes *lexemes, const uint32_t *eos, Stacks::Limits limits) : stacks(lexemes, limits), lexemes(lexemes), eos(eos) {}
 
@@ -74,7 +75,10 @@ class Machine {
         }
         int32_t status = run(*job, budget);
         if (status == NEED || status == AGAIN) return status;
-        if (status >= 0) std::memcpy(out, job->mask.data(), job->mask.size() * sizeof(uint32_t));
+        if (status >= 0) {
+            std::memcpy(out, job->mask.data(), job->mask.size() * sizeof(uint32_t));
+            doubtful = std::move(job->doubtful);
+        }
         for (size_t at = 0; at < jobs.size(); at++)
             if (jobs[at].get() == job) jobs.erase(jobs.begin() + at);
         return status;
@@ -91,16 +95,19 @@ class Machine {
     struct Part {
         int32_t key, follow;
         std::shared_ptr<LexemeMask> mask;
+        bool doubtful = false;  // a dependent nonterminal stands where it has ended
     };
     struct Place {
         enum : int32_t { BELOW, ENTER, EXITS } what;
         int32_t a, config;  // a node, or for EXITS a part and in its place of `config` the number of a byte
+        bool doubtful;      // a dependent nonterminal was met on the way
     };
     struct Job {
         int32_t config;
         std::vector<Part> parts;
         std::vector<Place> todo, blocked;
         std::vector<uint32_t> mask;
+        std::vector<int32_t> doubtful;  // tokens
     };
 
     std::vector<int32_t> number_of;  // configuration -> number of its mask, -1 not known
@@ -131,12 +138,13 @@ class Machine {
                 missing = true;
                 continue;
             }
-            if (!part.mask->exits.empty()) {
+            if (!part.mask->exits.empty() || !part.mask->closes.empty()) {
                 int32_t follow = stacks.close(rests.data(), rests.size(), false);
+                part.doubtful = follow >= 0 && stacks.configs[follow].dependents > 0;
                 if (follow >= 0) follow = stacks.plain(follow);
                 if (follow == LIMIT) return follow;
                 if (follow == NEED) missing = true;
-                else if (stacks.configs[follow].count()) part.follow = follow;
+                else if (follow >= 0 && stacks.configs[follow].count()) part.follow = follow;
             }
             parts.push_back(std::move(part));
         }
@@ -154,16 +162,18 @@ class Machine {
         if (stacks.configs[config].literals) {
             int32_t literals = stacks.literals_of(config);
             if (literals < 0) return literals;
-            job.todo.push_back({Place::BELOW, 0, literals});
+            job.todo.push_back({Place::BELOW, 0, literals, false});
         }
         for (size_t i = 0; i < job.parts.size(); i++) {
             Part &part = job.parts[i];
             const uint32_t *mask = part.mask->mask.data();
             for (size_t word = 0; word < job.mask.size(); word++) job.mask[word] |= mask[word];
+            if (part.doubtful)
+                for (int32_t node : part.mask->closes) doubt(job, node);
             if (part.follow < 0) continue;
             lexemes->index(*part.mask);
             for (size_t byte = 0; byte < part.mask->value.size(); byte++)
-                job.todo.push_back({Place::EXITS, static_cast<int32_t>(i), static_cast<int32_t>(byte)});
+                job.todo.push_back({Place::EXITS, static_cast<int32_t>(i), static_cast<int32_t>(byte), part.doubtful});
         }
         return 0;
     }
@@ -176,12 +186,12 @@ class Machine {
             Place at = job.todo.back();
             job.todo.pop_back();
             if (at.what == Place::BELOW) {
-                if (below(job, at.a, at.config, budget) == LIMIT) return LIMIT;
+                if (below(job, at, budget) == LIMIT) return LIMIT;
             } else if (at.what == Place::ENTER) {
                 budget--;
                 int32_t target = stacks.step(at.config, trie.byte(at.a));
                 if (target == LIMIT) return target;
-                enter(job, at.a, at.config, target);
+                enter(job, at.a, at.config, target, at.doubtful);
             } else {
                 const Part &part = job.parts[at.a];
                 budget--;
@@ -191,38 +201,44 @@ class Machine {
                 if (target < 0) continue;
                 int32_t from = part.mask->first[at.config], to = part.mask->first[at.config + 1];
                 budget -= to - from;
-                for (; from < to; from++) enter(job, part.mask->node[from], part.follow, target);
+                for (; from < to; from++) enter(job, part.mask->node[from], part.follow, target, at.doubtful);
             }
         }
         job.todo.swap(job.blocked);
         return job.todo.empty() ? 0 : NEED;
     }
 
+    void doubt(Job &job, int32_t node) {
+        const Trie &trie = lexemes->trie;
+        job.doubtful.insert(job.doubtful.end(), trie.token_ids + trie.first[node], trie.token_ids + trie.first[node + 1]);
+    }
+
     // `target` is where node's byte led from `config`.
-    void enter(Job &job, int32_t node, int32_t config, int32_t target) {
+    void enter(Job &job, int32_t node, int32_t config, int32_t target, bool doubtful) {
         if (target >= 0) {
             lexemes->trie.set(node, job.mask.data());
-            if (lexemes->trie.inner(node)) job.todo.push_back({Place::BELOW, node, target});
+            if (doubtful || stacks.configs[target].dependents) {
+                doubtful = true;
+                doubt(job, node);
+            }
+            if (lexemes->trie.inner(node)) job.todo.push_back({Place::BELOW, node, target, doubtful});
         } else if (target == NEED) {
-            job.blocked.push_back({Place::ENTER, node, config});
+            job.blocked.push_back({Place::ENTER, node, config, doubtful});
         }
     }
 
-    int32_t below(Job &job, int32_t node, int32_t config, int64_t &budget) {
+    int32_t below(Job &job, Place at, int64_t &budget) {
         const Trie &trie = lexemes->trie;
-        if (stacks.configs[config].dependents) {
-            int32_t all = stacks.plain(config);
-            if (all == NEED) job.blocked.push_back({Place::BELOW, node, config});
-            if (all < 0) return all;
-            config = all;
-        }
+        int32_t node = at.a, config = stacks.plain(at.config);
+        if (config == NEED) job.blocked.push_back(at);
+        if (config < 0) return config;
         if (stacks.configs[config].lexemes) {
             int32_t from = trie.child_first[node], to = trie.child_first[node + 1];
-            budget -= to - from;
+            budget -= 1 + to - from;
             for (; from < to; from++) {
                 int32_t child = trie.child[from], target = stacks.step(config, trie.byte(child));
                 if (target == LIMIT) return target;
-                enter(job, child, config, target);
+                enter(job, child, config, target, at.doubtful);
             }
             return 0;
         }
@@ -233,7 +249,7 @@ class Machine {
             if (child < 0) continue;
             int32_t target = stacks.follow(config, group);
             if (target == LIMIT) return target;
-            enter(job, child, config, target);
+            enter(job, child, config, target, at.doubtful);
         }
         return 0;
     }
@@ -247,10 +263,11 @@ using plait::Machine;
 extern "C" {
 
 // The trie's arrays, `table` and `needs` must outlive the result. See constrained/trie.py and constrained/pushdown/lexemes.py.
+// missing: uint8[256], 1 for a byte that no token spells alone.
 void *plait_lexemes_new(const uint8_t *byte, const int32_t *depth, const int32_t *skip, const int32_t *token, const int32_t *first,
-                        const int32_t *token_ids, int32_t nodes, int32_t words, const plait::LexemeRows *table, plait::Needs *needs,
-                        int64_t max_bytes) {
-    return new Lexemes(plait::Trie(byte, depth, skip, token, first, token_ids, nodes, words), table, needs, max_bytes);
+                        const int32_t *token_ids, int32_t nodes, int32_t words, const uint8_t *missing, const plait::LexemeRows *table,
+                        plait::Needs *needs, int64_t max_bytes) {
+    return new Lexemes(plait::Trie(byte, depth, skip, token, first, token_ids, nodes, words), missing, table, needs, max_bytes);
 }
 void plait_lexemes_free(void *lexemes) { delete static_cast<Lexemes *>(lexemes); }
 int64_t plait_lexemes_nbytes(void *lexemes) { return static_cast<Lexemes *>(lexemes)->nbytes; }
@@ -262,9 +279,10 @@ void *plait_machine_new(void *lexemes, const uint32_t *eos, int64_t max_stacks, 
 void plait_machine_free(void *machine) { delete static_cast<Machine *>(machine); }
 int64_t plait_machine_nbytes(void *machine) { return static_cast<Machine *>(machine)->nbytes(); }
 
-void plait_machine_add(void *machine, int32_t nonterminal, int32_t dependent, const int32_t *items, const uint8_t *text) {
-    static_cast<Machine *>(machine)->stacks.add(nonterminal, dependent != 0, items, text);
+void plait_machine_add(void *machine, int32_t nonterminal, const int32_t *items, const uint8_t *text) {
+    static_cast<Machine *>(machine)->stacks.add(nonterminal, items, text);
 }
+void plait_machine_add_dependent(void *machine, int32_t nonterminal) { static_cast<Machine *>(machine)->stacks.add_dependent(nonterminal); }
 
 // Every function below answers NEED, LIMIT (the number of the limit is then needs.count) or AGAIN with a negative number.
 static Machine &begin(void *machine) {
@@ -279,10 +297,24 @@ int32_t plait_machine_begin(void *machine, int32_t nonterminal) { return begin(m
 // The configuration after `data`, or -1.
 int32_t plait_machine_step(void *machine, int32_t config, const uint8_t *data, int64_t length) { return begin(machine).step(config, data, length); }
 
-// 1: the text may end here; 2: and nothing may follow; 4 is added where a stack waits for a dependent nonterminal.
+// 1: the text may end here; 2: and nothing may follow. 4: a stack waits for a dependent nonterminal.
 int32_t plait_machine_flags(void *machine, int32_t config) {
-    const auto &at = static_cast<Machine *>(machine)->stacks.configs[config];
-    return (at.accepting ? 1 : 0) | (at.accepting && at.count() == 0 ? 2 : 0) | (at.dependents ? 4 : 0);
+    plait::Stacks &stacks = begin(machine).stacks;
+    int32_t waits = stacks.configs[config].dependents ? 4 : 0, all = stacks.plain(config);
+    if (all < 0) return all;
+    const auto &at = stacks.configs[all];
+    return waits | (at.accepting ? 1 : 0) | (at.accepting && at.count() == 0 ? 2 : 0);
+}
+
+// The dependent nonterminals on top of stacks, each as often as it stands there: how many, and the first `most` of them.
+int32_t plait_machine_markers(void *machine, int32_t config, int32_t *out, int32_t most) {
+    const plait::Stacks &stacks = static_cast<Machine *>(machine)->stacks;
+    const auto &at = stacks.configs[config];
+    for (int32_t i = 0; i < at.dependents && i < most; i++) out[i] = stacks.nodes[stacks.members[at.first + at.literals + at.lexemes + i]].a;
+    return at.dependents;
+}
+int32_t plait_machine_resolved(void *machine, int32_t config, const int32_t *asked, const int32_t *instead, int32_t count) {
+    return begin(machine).stacks.resolve(config, asked, instead, count);
 }
 
 // Bytes written to `data`, fewer than `most` if the chain ended.
@@ -290,4 +322,11 @@ int64_t plait_machine_forced(void *machine, int32_t config, uint8_t *data, int64
 
 int32_t plait_machine_mask_number(void *machine, int32_t config) { return begin(machine).mask_number(config); }
 int32_t plait_machine_fill(void *machine, int32_t config, uint32_t *out, int64_t budget) { return begin(machine).fill(config, out, budget); }
+
+// Of the mask filled last: the tokens that met a dependent nonterminal on their way, some twice. How many, and the first `most`.
+int64_t plait_machine_doubtful(void *machine, int32_t *out, int64_t most) {
+    const std::vector<int32_t> &doubtful = static_cast<Machine *>(machine)->doubtful;
+    std::copy_n(doubtful.begin(), std::min<int64_t>(most, doubtful.size()), out);
+    return static_cast<int64_t>(doubtful.size());
+}
 }

@@ -17,7 +17,7 @@ namespace plait {
 class Stacks {
   public:
     enum Kind : uint32_t { NONTERMINAL = 0, LEXEME = 1, LITERAL = 2 };
-    enum : int32_t { TOO_MANY_STACKS = 1, TOO_DEEP = 2, TOO_LARGE = 3 };
+    enum : int32_t { TOO_MANY_STACKS = 1, TOO_DEEP = 2, TOO_LARGE = 3, NO_CONTINUATION = 4 };
     struct Limits {
         int64_t stacks, depth, bytes, table_bytes;
     };
@@ -26,7 +26,7 @@ class Stacks {
         uint32_t kind : 2, depth : 30;
     };
     struct Group {  // the literals of a configuration that go on with `byte`
-        int32_t first, target;
+        int32_t target;
         uint8_t byte;
     };
     struct Config {
@@ -53,14 +53,10 @@ class Stacks {
 
     // Productions of a nonterminal: items is [how many, then for each: its length, then value * 4 + kind per item]; a
     // literal's value is its length, its bytes come next in `text`.
-    void add(int32_t nonterminal, bool dependent, const int32_t *items, const uint8_t *text) {
-        if (nonterminal >= static_cast<int64_t>(produced.size())) {
-            produced.resize(nonterminal + 1, -1);
-            is_dependent.resize(nonterminal + 1, 0);
-        }
+    void add(int32_t nonterminal, const int32_t *items, const uint8_t *text) {
+        know(nonterminal);
         if (produced[nonterminal] >= 0) return;
         produced[nonterminal] = static_cast<int32_t>(pool.size());
-        is_dependent[nonterminal] = dependent;
         int32_t many = *items++;
         pool.push_back(many);
         while (many-- > 0) {
@@ -76,6 +72,12 @@ class Stacks {
                 }
             }
         }
+    }
+
+    // A nonterminal that stays unexpanded in configurations; its productions are asked for when `plain` wants them.
+    void add_dependent(int32_t nonterminal) {
+        know(nonterminal);
+        is_dependent[nonterminal] = 1;
     }
 
     int32_t begin(int32_t nonterminal) {
@@ -119,14 +121,15 @@ class Stacks {
 
     void arrange(Config &at) {
         const int32_t *member = &members[at.first];
-        int32_t count = 0;
-        for (int32_t i = 0; i < at.literals; i++) count += i == 0 || next_byte(member[i]) != next_byte(member[i - 1]);
-        at.group = new Group[count + 1];
-        at.groups = count;
-        table_bytes += static_cast<int64_t>(sizeof(Group)) * (count + 1);
-        count = 0;
-        for (int32_t i = 0; i < at.literals; i++)
-            if (i == 0 || next_byte(member[i]) != next_byte(member[i - 1])) at.group[count++] = {i, NEED, next_byte(member[i])};
+        std::vector<Group> found;
+        for (int32_t i = 0; i < at.literals; i++) {
+            uint8_t byte = next_byte(member[i]);
+            if (!lexemes->missing[byte] && (found.empty() || found.back().byte != byte)) found.push_back({NEED, byte});
+        }
+        at.groups = static_cast<int32_t>(found.size());
+        at.group = new Group[found.size() + 1];
+        std::copy(found.begin(), found.end(), at.group);
+        table_bytes += static_cast<int64_t>(sizeof(Group)) * (found.size() + 1);
     }
 
     // `config` with its dependent tops expanded to everything they could be.
@@ -135,6 +138,7 @@ class Stacks {
         if (configs[config].plain >= 0) return configs[config].plain;
         std::vector<int32_t> tops = stacks_of(config);
         int32_t found = close(tops.data(), tops.size(), true);
+        if (found == DEAD) return limit(NO_CONTINUATION);
         if (found >= 0) configs[config].plain = found;
         return found;
     }
@@ -155,40 +159,30 @@ class Stacks {
         work.assign(tops, tops + count);
         keys.clear();
         stamp++;
-        bool accepting = false, missing = false;
-        int64_t visits = 0;
-        while (!work.empty()) {
-            int32_t node = work.back();
-            work.pop_back();
-            if (node == 0) {
-                accepting = true;
-                continue;
-            }
-            if (mark[node] == stamp) continue;
-            mark[node] = stamp;
-            if (++visits > 16 * limits.stacks + 64) return limit(TOO_MANY_STACKS);
-            Node top = nodes[node];
-            if (top.kind == LITERAL) {
-                keys.push_back(static_cast<uint64_t>(next_byte(node)) << 32 | node);
-            } else if (top.kind == LEXEME) {
-                uint8_t ends = lexemes->table->accept[top.a];
-                if (ends != 2) keys.push_back(1ull << 62 | static_cast<uint64_t>(top.a) << 32 | node);
-                if (ends) work.push_back(top.rest);
-            } else if (top.a >= static_cast<int64_t>(produced.size()) || produced[top.a] < 0) {
-                needs->add(Needs::PRODUCTIONS, top.a);
-                missing = true;
-            } else if (is_dependent[top.a] && !expand_dependents) {
-                keys.push_back(2ull << 62 | node);
-            } else if (!expand(top)) {
-                return LIMIT;
-            }
-        }
-        if (missing) return NEED;
-        if (static_cast<int64_t>(keys.size()) > limits.stacks) return limit(TOO_MANY_STACKS);
-        std::sort(keys.begin(), keys.end());
-        int32_t found = intern(accepting);
+        int32_t found = finish(false, expand_dependents);
         if (single && found >= 0) alone[only] = found;
         return found;
+    }
+
+    // `config` with each dependent top replaced: by the nonterminal `instead[i]` where it is `asked[i]`; -1: taken out.
+    int32_t resolve(int32_t config, const int32_t *asked, const int32_t *instead, int32_t count) {
+        Config at = configs[config];
+        std::vector<int32_t> tops;
+        for (int32_t i = at.literals + at.lexemes; i < at.count(); i++) {
+            Node top = nodes[members[at.first + i]];
+            for (int32_t j = 0; j < count; j++) {
+                if (asked[j] != top.a || instead[j] < 0) continue;
+                int32_t node = push(NONTERMINAL, instead[j], 0, top.rest);
+                if (node < 0) return node;
+                tops.push_back(node);
+            }
+        }
+        // what stays is expanded already: a lexeme that may end here must not bring its dependent rest in again
+        work = std::move(tops);
+        keys.clear();
+        stamp++;
+        for (int32_t i = 0; i < at.literals + at.lexemes; i++) keys.push_back(key(members[at.first + i]));
+        return finish(at.accepting, false);
     }
 
     // The configuration of exactly these members, which are sorted literals: a part of another configuration.
@@ -196,10 +190,7 @@ class Stacks {
         Config at = configs[config];
         if (!at.lexemes && !at.accepting && !at.dependents) return config;
         keys.clear();
-        for (int32_t i = 0; i < at.literals; i++) {
-            int32_t node = members[at.first + i];
-            keys.push_back(static_cast<uint64_t>(next_byte(node)) << 32 | node);
-        }
+        for (int32_t i = 0; i < at.literals; i++) keys.push_back(key(members[at.first + i]));
         return intern(false);
     }
 
@@ -210,9 +201,11 @@ class Stacks {
         if (at.accepting) return DEAD;
         const int32_t *member = &members[at.first];
         int32_t only = DEAD;
-        if (at.literals) {
-            only = next_byte(member[0]);
-            if (next_byte(member[at.literals - 1]) != only) return DEAD;
+        for (int32_t i = 0; i < at.literals; i++) {
+            int32_t byte = next_byte(member[i]);
+            if (lexemes->missing[byte] || byte == only) continue;
+            if (only >= 0) return DEAD;
+            only = byte;
         }
         bool missing = false;
         for (int32_t i = at.literals; i < at.literals + at.lexemes; i++) {
@@ -285,9 +278,21 @@ class Stacks {
     uint32_t stamp = 0;
     int64_t table_bytes = 0;
 
+    void know(int32_t nonterminal) {
+        if (nonterminal < static_cast<int64_t>(produced.size())) return;
+        produced.resize(nonterminal + 1, -1);
+        is_dependent.resize(nonterminal + 1, 0);
+    }
     int32_t limit(int32_t which) {
         needs->count = which;
         return LIMIT;
+    }
+    // The order of stacks in a configuration.
+    uint64_t key(int32_t node) const {
+        const Node &top = nodes[node];
+        if (top.kind == LITERAL) return static_cast<uint64_t>(next_byte(node)) << 32 | node;
+        if (top.kind == LEXEME) return 1ull << 62 | static_cast<uint64_t>(top.a) << 32 | node;
+        return 2ull << 62 | node;
     }
     uint8_t next_byte(int32_t node) const { return text[literal_first[nodes[node].a] + nodes[node].b]; }
 
@@ -298,6 +303,42 @@ class Stacks {
             literal_first.push_back(static_cast<int64_t>(text.size()));
         }
         return found->second;
+    }
+
+    // Expands `work` into `keys` and gives the configuration of those.
+    int32_t finish(bool accepting, bool expand_dependents) {
+        bool missing = false;
+        int64_t visits = 0;
+        while (!work.empty()) {
+            int32_t node = work.back();
+            work.pop_back();
+            if (node == 0) {
+                accepting = true;
+                continue;
+            }
+            if (mark[node] == stamp) continue;
+            mark[node] = stamp;
+            if (++visits > limits.stacks) return limit(TOO_MANY_STACKS);
+            Node top = nodes[node];
+            if (top.kind == LITERAL) {
+                keys.push_back(key(node));
+            } else if (top.kind == LEXEME) {
+                uint8_t ends = lexemes->table->accept[top.a];
+                if (ends != 2) keys.push_back(key(node));
+                if (ends) work.push_back(top.rest);
+            } else if (!expand_dependents && top.a < static_cast<int64_t>(produced.size()) && is_dependent[top.a]) {
+                keys.push_back(key(node));
+            } else if (top.a >= static_cast<int64_t>(produced.size()) || produced[top.a] < 0) {
+                needs->add(Needs::PRODUCTIONS, top.a);
+                missing = true;
+            } else if (!expand(top)) {
+                return LIMIT;
+            }
+        }
+        if (missing) return NEED;
+        std::sort(keys.begin(), keys.end());
+        keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+        return keys.empty() && !accepting ? DEAD : intern(accepting);
     }
 
     bool expand(Node top) {
@@ -316,7 +357,7 @@ class Stacks {
         Config at = configs[config];
         targets.clear();
         bool missing = false;
-        for (int32_t i = 0; i < at.literals; i++) {
+        for (int32_t i = 0; i < at.literals && !lexemes->missing[byte]; i++) {
             int32_t member = members[at.first + i];
             uint8_t value = next_byte(member);
             if (value < byte) continue;

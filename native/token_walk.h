@@ -99,18 +99,20 @@ struct Trie {
 
 struct LexemeMask {
     std::vector<uint32_t> mask;
-    std::vector<int32_t> exits;  // inner nodes, in the trie's order
-    // the children of all exits, by byte: node[first[i] .. first[i + 1]] under value[i]; made when first wanted
+    std::vector<int32_t> exits;   // inner nodes where it may end or go on
+    std::vector<int32_t> closes;  // nodes where it is over, inner or not
+    // the children of all exits and closes, by byte: node[first[i] .. first[i + 1]] under value[i]; made when first wanted
     std::vector<uint8_t> value;
     std::vector<int32_t> first, node;
 
-    int64_t nbytes() const { return 128 + 4 * (mask.size() + exits.size() + first.size() + node.size()); }
+    int64_t nbytes() const { return 128 + 4 * (mask.size() + exits.size() + closes.size() + first.size() + node.size()); }
 
     void index(const Trie &trie) {
         if (!first.empty()) return;
         int32_t count[257] = {0};
-        for (int32_t exit : exits)
-            for (int32_t at = trie.child_first[exit]; at < trie.child_first[exit + 1]; at++) count[trie.byte(trie.child[at]) + 1]++;
+        for (const std::vector<int32_t> *ends : {&exits, &closes})
+            for (int32_t end : *ends)
+                for (int32_t at = trie.child_first[end]; at < trie.child_first[end + 1]; at++) count[trie.byte(trie.child[at]) + 1]++;
         for (int32_t byte = 0; byte < 256; byte++) {
             if (count[byte + 1]) {
                 value.push_back(byte);
@@ -120,8 +122,9 @@ struct LexemeMask {
         }
         first.push_back(count[256]);
         node.resize(count[256]);
-        for (int32_t exit : exits)
-            for (int32_t at = trie.child_first[exit]; at < trie.child_first[exit + 1]; at++) node[count[trie.byte(trie.child[at])]++] = trie.child[at];
+        for (const std::vector<int32_t> *ends : {&exits, &closes})
+            for (int32_t end : *ends)
+                for (int32_t at = trie.child_first[end]; at < trie.child_first[end + 1]; at++) node[count[trie.byte(trie.child[at])]++] = trie.child[at];
     }
 };
 
@@ -132,8 +135,12 @@ class Lexemes {
     Needs *needs;
     int64_t nbytes = 0, max_bytes;
 
-    Lexemes(Trie trie, const LexemeRows *table, Needs *needs, int64_t max_bytes)
-        : trie(std::move(trie)), table(table), needs(needs), max_bytes(max_bytes), stack(this->trie.deepest + 1) {}
+    uint8_t missing[256];  // 1: no token spells that byte alone
+
+    Lexemes(Trie trie, const uint8_t *missing_bytes, const LexemeRows *table, Needs *needs, int64_t max_bytes)
+        : trie(std::move(trie)), table(table), needs(needs), max_bytes(max_bytes), stack(this->trie.deepest + 1) {
+        std::memcpy(missing, missing_bytes, sizeof missing);
+    }
 
     // The mask of `state` (one that is its own key), or null with needs. Work done so far is kept for the next call.
     std::shared_ptr<LexemeMask> get(int32_t state) {
@@ -152,8 +159,8 @@ class Lexemes {
         if (!run(walk)) return nullptr;
         std::shared_ptr<LexemeMask> made = std::move(walk.made);
         walks.erase(state);
-        std::sort(made->exits.begin(), made->exits.end());
         made->exits.shrink_to_fit();
+        made->closes.shrink_to_fit();
         order.push_front(state);
         kept[state] = {made, order.begin()};
         nbytes += made->nbytes();
@@ -222,15 +229,18 @@ class Lexemes {
                 continue;
             }
             trie.set(node, mask);
+            uint8_t ends = accept[next];
+            if (__builtin_expect(ends == 2, 0)) {
+                walk.made->closes.push_back(node);
+                node = here.skip;
+                continue;
+            }
             if (here.skip == node + 1) {
                 node++;
                 continue;
             }
-            uint8_t ends = accept[next];
             if (ends) walk.made->exits.push_back(node);
-            if (ends == 2) {
-                node = here.skip;
-            } else if (__builtin_expect(rows[static_cast<int64_t>(next) * 256] == -2, 0)) {
+            if (__builtin_expect(rows[static_cast<int64_t>(next) * 256] == -2, 0)) {
                 needs->add(Needs::ROW, next);
                 walk.blocked.push_back({node, next});
                 node = here.skip;

@@ -14,6 +14,7 @@ needs. A machine and the :class:`LexemeTable` it shares with others belong to on
 from __future__ import annotations
 
 import ctypes
+import itertools
 import struct
 import time
 import weakref
@@ -28,6 +29,7 @@ from ..interface import ConstraintError, Unfinished
 from ..masks import Mask, MaskCache
 from ..vocabulary import Vocabulary
 from .lexemes import LexemeTable
+from .machine import DEAD, Limits
 from .rules import Lexeme, Rules
 
 _NEED, _LIMIT, _AGAIN = -2, -3, -4
@@ -35,8 +37,9 @@ _PRODUCTIONS, _ROW, _KEY = 0, 1, 2
 _NONTERMINAL, _LEXEME, _LITERAL = 0, 1, 2
 _MOST_NEEDS = 255
 _VISITS = 100_000  # trie nodes between two looks at the deadline: about a millisecond
-_FORCED = 4096  # bytes of one native call; longer chains take several
 _MOST_STEPS = 20_000  # remembered steps of one machine
+_MASK_BYTES = 64 * 1024 * 1024  # lexeme masks of one lexeme table
+_CELL_BYTES = 16  # of one filled transition, as Limits.cells counts them
 
 
 class _Rows(ctypes.Structure):
@@ -53,8 +56,9 @@ class _Rows(ctypes.Structure):
 class _Shared:
     """What all machines over one lexeme table share: the packed trie and the lexeme masks, in native memory."""
 
-    def __init__(self, library: ctypes.CDLL, lexemes: LexemeTable, max_mask_bytes: int) -> None:
+    def __init__(self, library: ctypes.CDLL, lexemes: LexemeTable) -> None:
         trie = lexemes.trie
+        known = lexemes.vocabulary.id_of
         self.trie = trie  # its arrays are read by native code as long as this lives
         self.needs = (ctypes.c_int32 * (2 + 2 * _MOST_NEEDS))()
         self.scratch = np.empty(trie.words, np.uint32)
@@ -68,9 +72,10 @@ class _Shared:
             *(a.ctypes.data for a in arrays),
             trie.nodes,
             trie.words,
+            bytes(bytes((value,)) not in known for value in range(256)),
             ctypes.addressof(self._rows),
             ctypes.addressof(self.needs),
-            max_mask_bytes,
+            _MASK_BYTES,
         )
         self._library = library
         weakref.finalize(self, library.plait_lexemes_free, self.handle).atexit = False
@@ -91,6 +96,7 @@ class _Shared:
         return found + self.keys.nbytes + self.trie.nodes * 20
 
 
+_serials = itertools.count()
 _shared: weakref.WeakKeyDictionary[LexemeTable, _Shared] = weakref.WeakKeyDictionary()
 
 
@@ -105,11 +111,7 @@ class NativeMachine:
         vocabulary: Vocabulary,
         masks: MaskCache,
         key: str,
-        *,
-        max_stacks: int = 20_000,
-        max_depth: int = 10_000,
-        max_bytes: int = 64 * 1024 * 1024,
-        max_table_bytes: int = 16 * 1024 * 1024,
+        limits: Limits | None = None,
     ) -> None:
         library = _library()
         if library is None:
@@ -119,107 +121,182 @@ class NativeMachine:
         self.vocabulary = vocabulary
         self.masks = masks
         self.key = key
-        self.deadline: float | None = None
+        self.limits = limits if limits is not None else Limits()
         self._library = library
         shared = _shared.get(lexemes)
         if shared is None:
-            shared = _shared[lexemes] = _Shared(library, lexemes, 64 * 1024 * 1024)
+            shared = _shared[lexemes] = _Shared(library, lexemes)
         self._shared = shared
         self._eos = np.zeros(vocabulary.mask_words, np.uint32)
         for token in vocabulary.eos_ids:
             self._eos[token // 32] |= np.uint32(1 << token % 32)
         self._handle: int = library.plait_machine_new(
-            shared.handle, self._eos.ctypes.data, max_stacks, max_depth, max_bytes, max_table_bytes
+            shared.handle,
+            self._eos.ctypes.data,
+            self.limits.stacks,
+            self.limits.depth,
+            self.limits.nbytes,
+            self.limits.cells * _CELL_BYTES,
         )
         weakref.finalize(self, library.plait_machine_free, self._handle).atexit = False
+        self._start_nonterminal = start
+        self._start: int | None = None
+        self._serial = next(_serials)  # configurations are numbered as they are met: another machine's masks are no use
         self._steps: dict[tuple[int, bytes], int] = {}
         self._numbers: dict[int, int] = {}
         self._flags: dict[int, int] = {}
         self._forced: dict[int, bytes] = {}
+        self._doubtful: dict[int, NDArray[np.int32]] = {}
+        self._dependents: set[int] = set()
         self._step = library.plait_machine_step
-        self.start = self._run(library.plait_machine_begin, start)
 
-    # -- the public face -------------------------------------------------------------------------------------------
+    # -- the surface -------------------------------------------------------------------------------------------------
+
+    @property
+    def deadline(self) -> float | None:
+        """time.monotonic at which work stops by raising Unfinished; None: never. Shared through the languages."""
+        return self.lexemes.languages.deadline
+
+    @deadline.setter
+    def deadline(self, value: float | None) -> None:
+        self.lexemes.languages.deadline = value
+
+    @property
+    def start(self) -> int:
+        """The configuration in which nothing is written. ConstraintError if this vocabulary cannot write anything."""
+        if self._start is None:
+            config = self._run(self._library.plait_machine_begin, self._start_nonterminal)
+            if config == DEAD:
+                raise ConstraintError("no text satisfies this constraint with this model's vocabulary")
+            self._start = config
+        return self._start
 
     def step(self, config: int, data: bytes) -> int:
-        """The configuration after ``data``; -1 if it is not allowed."""
+        """The configuration after ``data``; -1 if some byte of it may not come. ``config`` may be -1."""
         found = self._steps.get((config, data))
         if found is None:
-            found = self._step(self._handle, config, data, len(data))
-            if found < -1:
-                found = self._go_on(found, self._step, config, data, len(data))
+            found = DEAD
+            if config >= 0:
+                found = self._step(self._handle, config, data, len(data))
+                if found < DEAD:
+                    found = self._go_on(found, self._step, config, data, len(data))
             if len(self._steps) >= _MOST_STEPS:
                 self._steps.clear()
             self._steps[config, data] = found
         return found
 
     def mask(self, config: int) -> Mask:
-        """Read-only uint32[words]: the tokens that may come next, EOS where the text may end."""
+        """Read-only uint32[words]: bit i is set iff ``step(config, tokens[i]) >= 0``; EOS bits iff accepting."""
         number = self._numbers.get(config)
         if number is None:
-            number = self._numbers[config] = self._run(self._library.plait_machine_mask_number, config)
-        return self.masks.get((self.key, number), lambda: self._fill(config))
+            number = self._number(config)
+        return self.masks.get((self._serial, number), lambda: self._fill(config, number))
 
     def accepting(self, config: int) -> bool:
-        return bool(self._flag(config) & 1)
+        """The text may end here."""
+        return self._flag(config) & 1 != 0
 
     def last(self, config: int) -> bool:
-        """Accepting, and nothing may follow."""
-        return bool(self._flag(config) & 2)
+        """The text may end here and nothing may follow."""
+        return self._flag(config) & 2 != 0
 
     def forced(self, config: int) -> bytes:
-        """The longest bytes that every text must go on with; stops where the text may end."""
+        """The bytes of the one-way chain that starts here, up to the first accepting one or ``limits.forced``."""
         found = self._forced.get(config)
         if found is None:
-            found = self._forced[config] = self._chain(config)
+            most = self.limits.forced
+            buffer = ctypes.create_string_buffer(most)
+            length = self._run(self._library.plait_machine_forced, config, buffer, most)
+            found = self._forced[config] = ctypes.string_at(buffer, length)
         return found
+
+    def markers(self, config: int) -> tuple[int, ...]:
+        """The dependent nonterminals on top of stacks of ``config``; () in all but a few constraints."""
+        if not self._dependents or not self._flag(config) & 4:
+            return ()
+        return tuple(dict.fromkeys(self._list(self._library.plait_machine_markers, config)))
+
+    def resolved(self, config: int, found: dict[int, int | None]) -> int:
+        """``config`` with each of its :meth:`markers` replaced by the nonterminal ``found`` gives (None: its stacks are
+        taken out). -1 if nothing is left. May have markers of its own."""
+        asked = struct.pack(f"{len(found)}i", *found)
+        instead = struct.pack(f"{len(found)}i", *(-1 if value is None else value for value in found.values()))
+        return self._run(self._library.plait_machine_resolved, config, asked, instead, len(found))
+
+    def doubtful(self, config: int) -> NDArray[np.int32]:
+        """The ids allowed by :meth:`mask` whose bytes lead from ``config`` through or to one with markers."""
+        number = self._number(config)
+        if number not in self._doubtful:
+            self._fill(config, number)
+        return self._doubtful[number]
+
+    @property
+    def dependent(self) -> bool:
+        """Whether any dependent nonterminal can be met. May turn true while the machine runs, never false again."""
+        return bool(self.rules.resolve)
 
     @property
     def nbytes(self) -> int:
-        """Memory of this machine alone: not the lexeme table, not the masks."""
+        """Memory held, without masks and lexeme rows (they are shared)."""
         native: int = self._library.plait_machine_nbytes(self._handle)
-        return native + 150 * (len(self._steps) + len(self._numbers) + len(self._flags) + len(self._forced))
+        entries = len(self._steps) + len(self._numbers) + len(self._flags) + len(self._forced)
+        return native + 150 * entries + sum(ids.nbytes for ids in self._doubtful.values())
 
     # -- calls of native code --------------------------------------------------------------------------------------
 
     def _flag(self, config: int) -> int:
         found = self._flags.get(config)
         if found is None:
-            found = self._flags[config] = self._library.plait_machine_flags(self._handle, config)
+            found = self._flags[config] = self._run(self._library.plait_machine_flags, config)
         return found
 
-    def _fill(self, config: int) -> NDArray[np.uint32]:
-        self._run(self._library.plait_machine_fill, config, self._shared.scratch_address, _VISITS)
-        return self._shared.scratch.copy()
+    def _number(self, config: int) -> int:
+        """Configurations with one number have one mask."""
+        found = self._numbers.get(config)
+        if found is None:
+            found = self._numbers[config] = self._run(self._library.plait_machine_mask_number, config)
+        return found
 
-    def _chain(self, config: int) -> bytes:
-        buffer = ctypes.create_string_buffer(_FORCED)
-        length = self._run(self._library.plait_machine_forced, config, buffer, _FORCED)
-        found = buffer.raw[:length]
-        if length < _FORCED:
-            return found
-        return found + self._chain(self.step(config, found))
+    def _fill(self, config: int, number: int) -> Mask:
+        self._run(self._library.plait_machine_fill, config, self._shared.scratch_address, _VISITS)
+        mask = self._shared.scratch.copy()
+        if self.dependent:
+            self._doubtful[number] = np.unique(np.array(self._list(self._library.plait_machine_doubtful), np.int32))
+        return mask
+
+    def _list(self, call: Any, *arguments: Any) -> list[int]:
+        """What a call writes into an array; it answers how much there is."""
+        count = call(self._handle, *arguments, None, 0)
+        found = (ctypes.c_int32 * count)()
+        call(self._handle, *arguments, found, count)
+        return list(found)
 
     def _run(self, call: Any, *arguments: Any) -> int:
         answer: int = call(self._handle, *arguments)
-        return answer if answer >= _NEED + 1 else self._go_on(answer, call, *arguments)
+        return answer if answer >= DEAD else self._go_on(answer, call, *arguments)
 
     def _go_on(self, answer: int, call: Any, *arguments: Any) -> int:
         """Supply what native code waits for, and call again, until it has an answer."""
-        while answer < -1:
+        while answer < DEAD:
             if answer == _LIMIT:
                 raise self._limit(self._shared.needs[0])
             if answer == _NEED:
                 self._supply()
-            elif self.deadline is not None and time.monotonic() >= self.deadline:
-                raise Unfinished
+            else:
+                self._check_deadline()
             answer = call(self._handle, *arguments)
         return answer
 
+    def _check_deadline(self) -> None:
+        deadline = self.lexemes.languages.deadline
+        if deadline is not None and time.monotonic() >= deadline:
+            raise Unfinished
+
     def _supply(self) -> None:
+        """Make what native code asked for last. May stop half way: it asks again for what is still missing."""
         shared, lexemes = self._shared, self.lexemes
-        needs = shared.needs[: 2 + 2 * shared.needs[0]]
-        for at in range(2, len(needs), 2):
+        needs = shared.needs[2 : 2 + 2 * shared.needs[0]]
+        for at in range(0, len(needs), 2):
             kind, value = needs[at], needs[at + 1]
             if kind == _PRODUCTIONS:
                 self._add(value)
@@ -232,11 +309,17 @@ class NativeMachine:
                 shared.keys[value] = shared.keys[key] = key
             if shared.generation != lexemes.generation:
                 shared.refresh(lexemes)
-            if self.deadline is not None and time.monotonic() >= self.deadline:
-                raise Unfinished
+            self._check_deadline()
 
     def _add(self, nonterminal: int) -> None:
-        """Encode the productions of a nonterminal as ``Stacks::add`` of native/stacks.h reads them."""
+        """Encode the productions of a nonterminal as ``Stacks::add`` of native/stacks.h reads them.
+
+        A dependent one is only told to be so when it is met first; asked for again, its superset is wanted.
+        """
+        if nonterminal in self.rules.resolve and nonterminal not in self._dependents:
+            self._library.plait_machine_add_dependent(self._handle, nonterminal)
+            self._dependents.add(nonterminal)
+            return
         items: list[int] = [0]
         texts: list[bytes] = []
         for production in self.rules.productions(nonterminal):
@@ -260,11 +343,20 @@ class NativeMachine:
         if self._shared.generation != self.lexemes.generation:
             self._shared.refresh(self.lexemes)
         packed = struct.pack(f"{len(items)}i", *items)
-        dependent = nonterminal in self.rules.resolve
-        self._library.plait_machine_add(self._handle, nonterminal, dependent, packed, b"".join(texts))
+        self._library.plait_machine_add(self._handle, nonterminal, packed, b"".join(texts))
 
     def _limit(self, which: int) -> ConstraintError:
-        return ConstraintError(f"limit {which}")
+        limits = self.limits
+        return ConstraintError(
+            {
+                1: f"the text can be read in more than {limits.stacks} ways at one place; make the alternatives of the "
+                "schema or grammar differ earlier, or join them into one pattern",
+                2: f"the text is nested more than {limits.depth} levels deep, or the grammar is left-recursive; bound "
+                "the recursion of the schema or grammar",
+                3: f"this constraint's states take more than {limits.nbytes >> 20} MB; bound its repetitions and "
+                "recursion, or compile it again",
+            }.get(which, "a dependent rule has no continuation")
+        )
 
 
 @lru_cache(maxsize=1)
@@ -274,13 +366,17 @@ def _library() -> ctypes.CDLL | None:
         return None
     pointer, text, number, long = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32, ctypes.c_int64
     signatures: dict[str, tuple[Any, list[Any]]] = {
-        "plait_lexemes_new": (pointer, [*[pointer] * 6, number, number, pointer, pointer, long]),
+        "plait_lexemes_new": (pointer, [*[pointer] * 6, number, number, text, pointer, pointer, long]),
         "plait_lexemes_free": (None, [pointer]),
         "plait_lexemes_nbytes": (long, [pointer]),
         "plait_machine_new": (pointer, [pointer, pointer, *[long] * 4]),
         "plait_machine_free": (None, [pointer]),
         "plait_machine_nbytes": (long, [pointer]),
-        "plait_machine_add": (None, [pointer, number, number, text, text]),
+        "plait_machine_add": (None, [pointer, number, text, text]),
+        "plait_machine_add_dependent": (None, [pointer, number]),
+        "plait_machine_markers": (number, [pointer, number, pointer, number]),
+        "plait_machine_resolved": (number, [pointer, number, text, text, number]),
+        "plait_machine_doubtful": (long, [pointer, pointer, long]),
         "plait_machine_begin": (number, [pointer, number]),
         "plait_machine_step": (number, [pointer, number, text, long]),
         "plait_machine_flags": (number, [pointer, number]),
