@@ -153,6 +153,11 @@ class Machine:
         capped = self._capped_config(config)
         return self.masks.get((self.key, capped), lambda: self._make_mask(capped))
 
+    @property
+    def configs(self) -> int:
+        """How many were met so far."""
+        return len(self._configs)
+
     def accepting(self, config: int) -> bool:
         """The text may end here."""
         return self._configs[self._loosened(config)][0] == 0

@@ -149,6 +149,11 @@ class PushdownMatcher:
         return PushdownMatcher(self._constraint, self._at)
 
     @property
+    def config(self) -> int:
+        """The machine's config here; negative behind EOS."""
+        return self._at.config
+
+    @property
     def accepting(self) -> bool:
         config = self._at.config
         return config == _ENDED or self._machine.accepting(config)
