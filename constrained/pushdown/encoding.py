@@ -41,11 +41,6 @@ _SHORT = {_QUOTE: 0x22, _BACKSLASH: 0x5C, 0x62: 8, 0x66: 12, 0x6E: 10, 0x72: 13,
 ESCAPE_BYTES = b"\\u0123456789abcdef"
 
 
-def must_escape(code: int) -> bool:
-    """Whether JSON has no raw spelling for this code point."""
-    return code < 0x20 or code in (_QUOTE, _BACKSLASH)
-
-
 def byte_edges(position: Position) -> list[ByteEdge]:
     """Where each next byte leads; disjoint, in no order. May raise what :meth:`Language.edges` raises."""
     tag = position[0]
@@ -195,7 +190,7 @@ def _hex_digits(low: int, high: int, target: Position) -> list[ByteEdge]:
 
 def _may_escape(pieces: Pieces) -> bool:
     for low, high, target in pieces:
-        if high >= 0x80 or low < 0x20 or low <= _QUOTE <= high or low <= _BACKSLASH <= high:
+        if high >= 0x7F or low < 0x20 or low <= _QUOTE <= high or low <= _BACKSLASH <= high:
             return True
         if low <= _SLASH <= high and _several(pieces, target):
             return True
@@ -219,7 +214,7 @@ def _escape(language: Language) -> list[ByteEdge]:
         if low <= 0x20 and high >= 0x7E:  # a free character: printable ASCII by its number too
             units.append((low, min(high, 0xFFFF), target))
         else:
-            for lowest, highest in ((0, 0x1F), (_QUOTE, _QUOTE), (_BACKSLASH, _BACKSLASH), (0x80, 0xFFFF)):
+            for lowest, highest in ((0, 0x1F), (_QUOTE, _QUOTE), (_BACKSLASH, _BACKSLASH), (0x7F, 0xFFFF)):
                 units.extend(clip(((low, high, target),), lowest, highest))
     for low, high, rest in split(clip(pieces, 0x10000, 0x10FFFF, -0x10000), 10):
         units.append((0xD800 + low, 0xD800 + high, (LOW, 0, rest)))
