@@ -10,7 +10,7 @@ from typing import Any
 
 from .node import Node
 from .options import SchemaOptions
-from .references import Registry
+from .registry import Registry
 
 
 def read(schema: Any, *, documents: Mapping[str, Any] | None = None, options: SchemaOptions | None = None) -> Node:

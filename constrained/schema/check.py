@@ -1,0 +1,168 @@
+"""Everything that can be said about a schema without generating: what is wrong, what cannot be kept, what says nothing.
+
+Reading is lazy, so a mistake in a branch that no text has reached yet has not been seen. This looks at all of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from ..interface import ConstraintError
+from .drafts import DRAFT_NAMES
+from .errors import Problem, SchemaError
+from .lint import notes_on
+from .node import Node
+from .options import SchemaOptions
+from .reader import read
+
+#: raises ConstraintError for a pattern (ECMA-262) that cannot be kept
+CheckPattern = Callable[[str], object]
+
+
+@dataclass(slots=True)
+class Report:
+    """``ok`` when nothing is in :attr:`errors` and :attr:`unsupported`.
+
+    errors: the schema is not one, or a reference leads nowhere. unsupported: right, but it cannot be kept exactly.
+    relaxed: the same, dropped because ``strict=False``. notes: keywords that assert nothing where they stand, and
+    what their author may have meant.
+    """
+
+    draft: str
+    errors: list[Problem] = field(default_factory=list)
+    unsupported: list[Problem] = field(default_factory=list)
+    relaxed: list[Problem] = field(default_factory=list)
+    notes: list[Problem] = field(default_factory=list)
+    schemas: int = 0
+    references: int = 0
+    #: levels of schema inside schema; references do not count
+    depth: int = 0
+    #: keyword -> how many schemas have it
+    keywords: dict[str, int] = field(default_factory=dict)
+    #: documents that references reached, besides the schema itself
+    documents: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not self.errors and not self.unsupported
+
+
+def check(
+    schema: Any,
+    options: SchemaOptions | None = None,
+    *,
+    documents: Mapping[str, Any] | None = None,
+    pattern: CheckPattern | None = None,
+) -> Report:
+    """Look at every schema that can be reached from ``schema`` (what :func:`.reader.read` takes, or a Node it made).
+
+    ``pattern``: what patterns are tried with; None: ``Languages().regex``. Never raises for what is in the schema.
+    """
+    if isinstance(schema, Node):
+        root = schema
+        options = options or schema.source[1].registry.options
+    else:
+        options = options or SchemaOptions()
+        try:
+            root = read(schema, documents=documents, options=options)
+        except ConstraintError as error:
+            return Report(draft=options.draft, errors=[_problem(error)])
+    return _Walk(root, options, pattern or _compiles()).report
+
+
+def _compiles() -> CheckPattern:
+    from ..regular.languages import Languages
+
+    languages = Languages()
+    return lambda text: languages.regex(text, "ecma")
+
+
+def _problem(error: ConstraintError) -> Problem:
+    return error.problem if isinstance(error, SchemaError) else Problem("", "#", str(error))
+
+
+class _Walk:
+    """One pass over (schema, dynamic scope)."""
+
+    def __init__(self, root: Node, options: SchemaOptions, pattern: CheckPattern) -> None:
+        self.options = options
+        self.pattern = pattern
+        self.patterns: dict[str, str | None] = {}
+        self.report = Report(draft=options.draft)
+        self.keywords: Counter[str] = Counter()
+        self.seen: set[tuple[Node, tuple[str, ...]]] = set()
+        self.known: set[Node] = set()
+        self.todo: list[tuple[Node, tuple[str, ...]]] = [(root, ())]
+        if root.always is None and hasattr(root, "source"):
+            self.report.draft = DRAFT_NAMES[root.source[1].dialect.draft]
+        while self.todo:
+            node, scope = self.todo.pop()
+            try:
+                scope = node.within(scope)
+                if (node, scope) not in self.seen:
+                    if len(self.seen) > options.max_schemas:
+                        self.error(Problem("", node.pointer, f"more than {options.max_schemas:,} schemas are reached"))
+                        break
+                    self.seen.add((node, scope))
+                    self.visit(node, scope)
+            except SchemaError as error:
+                self.error(error.problem)
+        self.report.keywords = dict(self.keywords.most_common())
+        self.report.relaxed += [one for one in options.relaxed if one not in self.report.relaxed]
+
+    def error(self, problem: Problem) -> None:
+        if problem not in self.report.errors:
+            self.report.errors.append(problem)
+
+    def visit(self, node: Node, scope: tuple[str, ...]) -> None:
+        if node.always is not None:
+            return
+        if node not in self.known:
+            self.known.add(node)
+            self.first(node)
+        children = list(node.children())
+        targets: list[Callable[[], Node]] = []
+        if node.ref is not None:
+            targets.append(node.ref)
+        if node.dynamic_ref is not None:
+            targets.append(partial(node.dynamic_ref, scope))
+        for target in targets:
+            try:
+                children.append(target())
+            except SchemaError as error:
+                self.error(error.problem)
+        self.todo.extend((one, scope) for one in reversed(children))
+
+    def first(self, node: Node) -> None:
+        """What does not depend on the dynamic scope."""
+        report = self.report
+        report.schemas += 1
+        report.references += (node.ref is not None) + (node.dynamic_ref is not None)
+        source = getattr(node, "source", None)
+        if source is not None:
+            raw, at, depth = source
+            report.depth = max(report.depth, depth)
+            self.keywords.update(key for key in raw if isinstance(key, str))
+            report.notes.extend(notes_on(node, raw, at))
+            if at.document.uri and at.document.uri not in report.documents:
+                report.documents.append(at.document.uri)
+        if node.pattern is not None:
+            self.try_pattern(node.pattern, "pattern", node.pointer)
+        for text in node.pattern_properties:
+            self.try_pattern(text, "patternProperties", node.pointer)
+
+    def try_pattern(self, text: str, keyword: str, pointer: str) -> None:
+        if text not in self.patterns:
+            try:
+                self.pattern(text)
+                self.patterns[text] = None
+            except ConstraintError as error:
+                self.patterns[text] = f"the pattern {text[:80]!r} cannot be kept: {error}"
+        message = self.patterns[text]
+        if message is not None:
+            problem = Problem(keyword, pointer, message)
+            (self.report.unsupported if self.options.strict else self.report.relaxed).append(problem)
