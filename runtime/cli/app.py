@@ -134,6 +134,23 @@ def chat(
     talk(backend, options, system, sampling, seed)
 
 
+@app.command("check-schema")
+def check_schema(
+    file: Annotated[str, typer.Argument(help="A file with a JSON schema, or a regex (--regex); - is standard input.")],
+    regex: Annotated[bool, typer.Option("--regex", help="It is a regex of gen(regex=), not a schema.")] = False,
+    dot: Annotated[str | None, typer.Option(help="Write the regex' automaton here, for graphviz.")] = None,
+    svg: Annotated[str | None, typer.Option(help="The same as a picture; needs graphviz' dot on the PATH.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
+    options: Annotated[str, typer.Option(help='Schema options as JSON, such as {"strict": false}.')] = "{}",
+) -> None:
+    """Say what of a schema is supported, where it is not, and what it costs. Exits with 0, or 1 if it is not.
+
+    2 stands for input that cannot be read."""
+    from .check_schema import check_schema as check
+
+    check(file, regex=regex, dot=dot, svg=svg, as_json=as_json, options=options)
+
+
 @app.command()
 def env() -> None:
     """Show versions, the machine, the native kernels and the folders in use."""
