@@ -18,6 +18,10 @@ Ranges = tuple[tuple[int, int], ...]
 ALL: Ranges = ((0, 0xD7FF), (0xE000, 0x10FFFF))
 
 
+#: where anything but unassigned and private code points lies: planes 4 to 13 have never held anything
+_ASSIGNED: Ranges = ((0, 0xD7FF), (0xE000, 0x3FFFF), (0xE0000, 0xE0FFF))
+
+
 def normalize(ranges: Iterable[tuple[int, int]]) -> Ranges:
     """Sort, join what touches, cut surrogates out."""
     joined: list[tuple[int, int]] = []
@@ -72,7 +76,7 @@ def category(letter: str, ascii_only: bool) -> Ranges:
     pattern = re.compile(rf"\{letter}+", re.ASCII if ascii_only else 0)
     return normalize(
         (ord(run[0]), ord(run[-1]))
-        for low, high in ALL
+        for low, high in _ASSIGNED
         for run in pattern.findall(array("I", range(low, high + 1)).tobytes().decode(f"utf-32-{sys.byteorder[0]}e"))
     )
 

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable
+from typing import Literal
 
 from ..charset import ALL, Ranges, normalize
 from ..interface import ConstraintError, Unfinished
+from . import ecma_syntax, python_syntax
 from .alphabet import CharSet
 from .emptiness import Searches
 from .language import Language
@@ -44,6 +46,7 @@ class Languages(Arena):
         self._boths: dict[frozenset[Language], Language] = {}
         self._nots: dict[Language, Language] = {}
         self._foreign: dict[Language, Classes] = {}
+        self._regexes: dict[tuple[str, str], Language] = {}
         self._interned: dict[Hashable, Language] = {}
         self._nodes_of: dict[Language, Node] = {}
         self._held = 0
@@ -89,6 +92,18 @@ class Languages(Arena):
     def complement(self, language: Language) -> Language:
         """Every string over the universe that ``language`` does not hold."""
         return self._checked(self.negated(language))
+
+    def regex(self, pattern: str, flavour: Literal["python", "ecma"] = "python") -> Language:
+        """``pattern`` as ``re.fullmatch`` reads it, or as JSON Schema's ``pattern`` does (ECMA-262; a search).
+
+        Raises ConstraintError naming what is not valid or not supported, and where.
+        """
+        found = self._regexes.get((pattern, flavour))
+        if found is None:
+            parse = python_syntax.parse if flavour == "python" else ecma_syntax.parse
+            found = self._regexes[pattern, flavour] = self.of(parse(pattern, self))
+            self._held += 200 + len(pattern)
+        return found
 
     def is_empty(self, language: Language) -> bool:
         """Whether it holds no string. Raises ConstraintError past ``max_search``, ``Unfinished`` at the deadline."""

@@ -1,0 +1,448 @@
+"""What both regex flavours share: alternatives, sequences, quantifiers, groups, classes; pattern text -> nodes.
+
+::
+
+    pattern   := branch ("|" branch)*
+    branch    := (atom quantifier?)*
+    atom      := literal | "." | class | escape | anchor | group
+
+A parser makes nodes of one :class:`~.terms.Arena` directly. What a regular language cannot say is refused by name,
+with its position. Lazy quantifiers are the greedy ones: as a language both are the same.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+from ..charset import Ranges, complement, fold, normalize
+from ..interface import ConstraintError
+from .language import Language
+from .nodes import START, Ahead, Alt, Behind, Chars, Node, Seq
+from .properties import lookup
+from .terms import Arena
+
+#: longest pattern accepted, in characters
+MAX_PATTERN = 1_000_000
+
+IGNORECASE, MULTILINE, DOTALL, VERBOSE, ASCII = 1, 2, 4, 8, 16
+FLAGS = {"i": IGNORECASE, "m": MULTILINE, "s": DOTALL, "x": VERBOSE, "a": ASCII, "u": 0}
+
+SIMPLE = {"f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
+#: characters that stand for themselves in every mode but VERBOSE and IGNORECASE
+_PLAIN = re.compile(r"[A-Za-z0-9_ \-,:;/=@#%&~\"'<>!]+")
+_BRACES = re.compile(r"\{([0-9]*)(,([0-9]*))?\}")
+_GROUP_NAME = re.compile(r"P?<([^\W\d]\w*)>")
+_GLOBAL_FLAGS = re.compile(r"([aimsxu]+)\)")
+_ONLY_FLAGS = re.compile(r"(\(\?[aimsxu]+\))*")
+_SCOPED_FLAGS = re.compile(r"([aimsxuL]*)(?:-([imsx]+))?:")
+
+
+class Parser:
+    """One pattern being read. Subclasses say what escapes, ``.``, anchors and braces mean."""
+
+    #: somebody else has found the syntax right
+    valid = False
+
+    def __init__(self, text: str, arena: Arena) -> None:
+        self.text = text
+        self.arena = arena
+        self.at = 0
+        self.groups = 0
+        self.names: set[str] = set()
+
+    def parse(self) -> Node:
+        if len(self.text) > MAX_PATTERN:
+            raise ConstraintError(f"the regex has {len(self.text):,} characters; at most {MAX_PATTERN:,} are accepted")
+        try:
+            tree = self.alternatives(0)
+            if self.at < len(self.text):
+                raise self.invalid("unbalanced parenthesis", self.at)
+            return tree
+        except RecursionError:
+            raise ConstraintError("the regex is nested too deeply; use fewer groups inside groups") from None
+
+    # ------------------------------------------------------------ what the flavours differ in
+
+    def escape(self, at: int, flags: int) -> Node:
+        """The atom whose backslash (at ``at``) was just read."""
+        raise TypeError
+
+    def class_escape(self, at: int, negated: bool, flags: int) -> int | Ranges:
+        """The same inside of a class: a code point or a set."""
+        raise TypeError
+
+    def class_is_empty(self) -> bool:
+        """Whether a ``]`` right after ``[`` or ``[^`` closes the class."""
+        return False
+
+    def dot(self) -> Ranges:
+        raise TypeError
+
+    def end_of_text(self) -> Language:
+        """What ``$`` lets follow."""
+        raise TypeError
+
+    def bounds(self, match: re.Match[str], at: int) -> tuple[int, int | None] | None:
+        """The counts of ``{..}``, or None if it is no quantifier."""
+        raise TypeError
+
+    # ------------------------------------------------------------ structure
+
+    def refuse(self, what: str, at: int, instead: str = "") -> ConstraintError:
+        hint = f"; {instead}" if instead else ""
+        return ConstraintError(f"the regex uses {what} at position {at}, which is not supported{hint}")
+
+    def invalid(self, what: str, at: int, instead: str = "") -> ConstraintError:
+        hint = f"; {instead}" if instead else ""
+        return ConstraintError(f"the regex is not valid: {what} at position {at}{hint}")
+
+    def alternatives(self, flags: int) -> Node:
+        text = self.text
+        branch, flags = self.branch(flags)
+        if text[self.at : self.at + 1] != "|":
+            return branch
+        options = [branch]
+        while text[self.at : self.at + 1] == "|":
+            self.at += 1
+            branch, flags = self.branch(flags)
+            options.append(branch)
+        return self.arena.alt(options)
+
+    def branch(self, flags: int) -> tuple[Node, int]:
+        """One alternative, and the flags after it (a leading ``(?i)`` sets them for all that follows)."""
+        parts: list[Node] = []
+        text, size, arena = self.text, len(self.text), self.arena
+        quantified = -1
+        while self.at < size:
+            char = text[self.at]
+            if char == "|" or char == ")":
+                break
+            if not flags & (IGNORECASE | VERBOSE) and (run := _PLAIN.match(text, self.at)):
+                end = run.end()
+                if end - self.at > 1 and text[end : end + 1] in ("*", "+", "?", "{"):
+                    end -= 1
+                parts.append(arena.words_node((text[self.at : end],)))
+                self.at = end
+                continue
+            if flags & VERBOSE and char in " \t\n\r\v\f":
+                self.at += 1
+                continue
+            if flags & VERBOSE and char == "#":
+                end = text.find("\n", self.at)
+                self.at = size if end < 0 else end + 1
+                continue
+            if char == "(" and text.startswith("(?#", self.at):
+                end = text.find(")", self.at)
+                if end < 0:
+                    raise self.invalid("an unterminated comment", self.at)
+                self.at = end + 1
+                continue
+            if char in "*+?{":
+                at = self.at
+                counts = self.quantifier()
+                if counts:
+                    if not parts or type(parts[-1]) is Behind or type(parts[-1]) is Ahead:
+                        raise self.invalid("nothing to repeat", at)
+                    if quantified == len(parts):
+                        raise self.invalid("multiple repeat", at, "put the inner repeat in a group")
+                    parts[-1] = arena.repeat_node(parts[-1], *counts)
+                    quantified = len(parts)
+                    continue
+            if char == "(" and text.startswith("(?", self.at) and (match := _GLOBAL_FLAGS.match(text, self.at + 2)):
+                if not self.valid and not _ONLY_FLAGS.fullmatch(text, 0, self.at):
+                    raise self.invalid("flags that are not at the start", self.at, "write (?i:...)")
+                for letter in match[1]:
+                    flags |= FLAGS[letter]
+                self.at = match.end()
+                continue
+            parts.append(self.atom(flags))
+        return (parts[0] if len(parts) == 1 else arena.seq(parts)), flags
+
+    def quantifier(self) -> tuple[int, int | None] | None:
+        """The bounds of the quantifier here, or None if this brace is a literal."""
+        at, char = self.at, self.text[self.at]
+        low: int
+        high: int | None
+        if char == "{":
+            match = _BRACES.match(self.text, at)
+            counts = self.bounds(match, at) if match else None
+            if match is None or counts is None:
+                return None
+            low, high = counts
+            if high is not None and high < low:
+                raise self.invalid("the minimum of a repeat is above its maximum", at)
+            self.at = match.end()
+        else:
+            low, high = (1 if char == "+" else 0), (1 if char == "?" else None)
+            self.at += 1
+        after = self.text[self.at : self.at + 1]
+        if after == "+":
+            raise self.refuse("a possessive quantifier", at, "drop the '+'")
+        if after == "?":  # lazy: the same language
+            self.at += 1
+        return low, high
+
+    def atom(self, flags: int) -> Node:
+        at, char = self.at, self.text[self.at]
+        self.at += 1
+        arena = self.arena
+        if char == "(":
+            return self.group(at, flags)
+        if char == "[":
+            return self.char_class(at, flags)
+        if char == "\\":
+            if self.at >= len(self.text):
+                raise self.invalid("a backslash at the end", at)
+            return self.escape(at, flags)
+        if char == ".":
+            return arena.any_char if flags & DOTALL else arena.chars_node(arena.alphabet.make(self.dot()))
+        if char == "^":
+            return self.line_start() if flags & MULTILINE else arena.behind(True, None, True)
+        if char == "$":
+            return arena.ahead(self.line_end() if flags & MULTILINE else self.end_of_text())
+        return self.literal(ord(char), flags)
+
+    def group(self, at: int, flags: int) -> Node:
+        text = self.text
+        if text[self.at : self.at + 1] != "?":
+            self.groups += 1
+            return self.closed(at, flags)
+        self.at += 1
+        rest = text[self.at : self.at + 2]
+        first = rest[:1]
+        if first == ":":
+            self.at += 1
+            return self.closed(at, flags)
+        if first in ("=", "!"):
+            self.at += 1
+            return self.arena.look_node(self.closed(at, flags), first == "!")
+        if rest in ("<=", "<!"):
+            self.at += 2
+            return self.lookbehind(self.closed(at, flags), rest == "<=", at)
+        if match := _GROUP_NAME.match(text, self.at):
+            if match[1] in self.names:
+                raise self.invalid(f"the group name {match[1]!r} is used twice", at)
+            self.names.add(match[1])
+            self.groups += 1
+            self.at = match.end()
+            return self.closed(at, flags)
+        if match := _SCOPED_FLAGS.match(text, self.at):
+            on, off = match[1], match[2] or ""
+            if "L" in on:
+                raise self.refuse("the locale flag", at)
+            if "u" in on:
+                flags &= ~ASCII
+            for letter in on:
+                flags |= FLAGS[letter]
+            for letter in off:
+                flags &= ~FLAGS[letter]
+            self.at = match.end()
+            return self.closed(at, flags)
+        if rest == "P=":
+            raise self.refuse("a back-reference to a named group", at, "spell out what it may be")
+        if first == "(":
+            raise self.refuse("a conditional group", at, "write both cases as alternatives")
+        if first == ">":
+            raise self.refuse("an atomic group", at, "write (?:...)")
+        raise self.invalid(f"the group (?{first}", at)
+
+    def closed(self, at: int, flags: int) -> Node:
+        inner = self.alternatives(flags)
+        if self.text[self.at : self.at + 1] != ")":
+            raise self.invalid("a missing ), for the ( that opens", at)
+        self.at += 1
+        return inner
+
+    def lookbehind(self, body: Node, wanted: bool, at: int) -> Node:
+        """One character, or the start of the text, can be looked back at."""
+        start, chars = False, self.arena.alphabet.none
+        for option in body.options if type(body) is Alt else (body,):
+            if type(option) is Chars:
+                chars = self.arena.alphabet.join([chars, option.set])
+            elif type(option) is Behind and option.mask == START and option.wanted:
+                start = True
+            else:
+                raise self.refuse(
+                    "a lookbehind that is not just one character", at, "match those characters instead of looking back"
+                )
+        return self.arena.behind(start, chars, wanted)
+
+    # ------------------------------------------------------------ anchors
+
+    def line_start(self) -> Node:
+        return self.arena.behind(True, self.arena.alphabet.one(10), True)
+
+    def line_end(self) -> Language:
+        arena = self.arena
+        newline = arena.cons(arena.chars_node(arena.alphabet.one(10)), arena.REST)
+        return arena.state([arena.END, newline])
+
+    def boundary(self, word: Ranges, inside: bool, empty_too: bool) -> Node:
+        """``\\b``, or ``\\B`` (``inside``), which holds in an empty text if ``empty_too``."""
+        arena = self.arena
+        chars = arena.alphabet.make(word)
+        before, not_before = (arena.behind(False, chars, wanted) for wanted in (True, False))
+        after = arena.ahead(arena.state([arena.cons(arena.chars_node(chars), arena.REST)]))
+        other = arena.cons(arena.chars_node(arena.alphabet.outside(chars)), arena.REST)
+        not_after = arena.ahead(arena.state([arena.END, other]))
+        if not inside:
+            return arena.alt([arena.seq([before, not_after]), arena.seq([not_before, after])])
+        options = [arena.seq([before, after])]
+        if empty_too:
+            options.append(arena.seq([not_before, not_after]))
+        else:
+            first, later = (arena.behind(True, None, wanted) for wanted in (True, False))
+            options.append(arena.seq([first, arena.ahead(arena.state([other]))]))
+            options.append(arena.seq([later, not_before, not_after]))
+        return arena.alt(options)
+
+    # ------------------------------------------------------------ characters
+
+    def literal(self, code: int, flags: int) -> Node:
+        if flags & IGNORECASE:
+            return self.set(normalize([(code, code)]), flags)
+        return self.arena.chars_node(self.arena.alphabet.one(code))
+
+    def set(self, ranges: Ranges, flags: int, negated: bool = False) -> Node:
+        if flags & IGNORECASE:
+            ranges = folded(ranges, bool(flags & ASCII))
+        if negated:
+            ranges = complement(ranges)
+        return self.arena.chars_node(self.arena.alphabet.make(ranges))
+
+    def char_class(self, at: int, flags: int) -> Node:
+        text, size = self.text, len(self.text)
+        negated = text[self.at : self.at + 1] == "^"
+        if negated:
+            self.at += 1
+        found: list[tuple[int, int]] = []
+        first = not self.class_is_empty()
+        while True:
+            if self.at >= size:
+                raise self.invalid("a class without its closing ]", at)
+            if text[self.at] == "]" and not first:
+                break
+            first = False
+            here = self.at
+            item = self.class_item(negated, flags)
+            if text[self.at : self.at + 1] == "-" and text[self.at + 1 : self.at + 2] not in ("]", ""):
+                self.at += 1
+                end = self.class_item(negated, flags)
+                if isinstance(item, int) and isinstance(end, int):
+                    if end < item:
+                        raise self.invalid(f"the reversed range {text[here : self.at]}", here)
+                    found.append((item, end))
+                    continue
+                # one side is a set: the hyphen is itself
+                for side in (item, 45, end):
+                    found.extend([(side, side)] if isinstance(side, int) else side)
+            elif isinstance(item, int):
+                found.append((item, item))
+            else:
+                found.extend(item)
+        self.at += 1
+        return self.set(normalize(found), flags, negated)
+
+    def class_item(self, negated: bool, flags: int) -> int | Ranges:
+        at, char = self.at, self.text[self.at]
+        self.at += 1
+        if char != "\\":
+            return ord(char)
+        if self.at >= len(self.text):
+            raise self.invalid("a backslash at the end", at)
+        return self.class_escape(at, negated, flags)
+
+    def property(self, at: int, negated: bool) -> Ranges:
+        """The set of ``\\p{..}`` or ``\\P{..}``; the ``p`` was just read."""
+        inverse = self.text[self.at - 1] == "P"
+        if self.text[self.at : self.at + 1] == "{":
+            end = self.text.find("}", self.at)
+            if end < 0:
+                raise self.invalid("a \\p{ without its }", at)
+            name, self.at = self.text[self.at + 1 : end], end + 1
+        else:
+            name, self.at = self.text[self.at : self.at + 1], self.at + 1
+        if name.startswith("^"):
+            inverse, name = not inverse, name[1:]
+        known = lookup(name)
+        if known is None:
+            raise self.refuse(f"the Unicode property \\p{{{name}}}", at, "write the characters as a class [...]")
+        ranges, exact = known
+        if not exact and inverse != negated:
+            raise self.refuse(
+                f"the negation of the Unicode property {name}", at, "write the characters as a class [^...]"
+            )
+        return complement(ranges) if inverse else ranges
+
+    def by_name(self, at: int) -> int:
+        """``\\N{NAME}``; the N was just read."""
+        end = self.text.find("}", self.at)
+        try:
+            return ord(unicodedata.lookup(self.text[self.at + 1 : end]))
+        except (KeyError, TypeError):
+            raise self.invalid("an unknown character name", at) from None
+        finally:
+            self.at = end + 1
+
+
+_ALIKE = {"i": "iI\u0130\u0131", "k": "kK\u212a", "s": "sS\u017f"}
+
+
+@lru_cache(maxsize=4096)
+def folded(ranges: Ranges, ascii_only: bool) -> Ranges:
+    """``ranges`` and all that differs from them only in case, as Python's IGNORECASE has it."""
+    if not ranges:
+        return ranges
+    if ranges[-1][1] < 128:
+        found = list(ranges)
+        for low, high in ranges:
+            for char in map(chr, range(low, high + 1)):
+                if char.isalpha():
+                    same = char.lower() + char.upper() if ascii_only else _ALIKE.get(char.lower(), char.swapcase())
+                    found.extend((ord(one), ord(one)) for one in same)
+        return normalize(found)
+    source = "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in ranges)
+    return fold(ranges, f"[{source}]", int(re.IGNORECASE | (re.ASCII if ascii_only else 0)))
+
+
+# ---------------------------------------------------------------- the ends of a pattern
+
+
+def leading(node: Node, prefix: Node, arena: Arena) -> Node:
+    """``prefix`` and then ``node``, at the start of the text; a ``^`` at its front takes the prefix's place."""
+    if not node.front & START:
+        return arena.seq([prefix, node])
+    if type(node) is Behind:
+        return arena.NOTHING if node.mask == START and node.wanted else arena.seq([prefix, node])
+    if type(node) is Alt:
+        return arena.alt([leading(option, prefix, arena) for option in node.options])
+    if type(node) is Seq and node.parts[0].front & START:
+        first = node.parts[0]
+        if type(first) is Behind and first.mask == START and first.wanted:
+            return leading(arena.seq(node.parts[1:]), arena.NOTHING, arena)
+        if type(first) is Alt:
+            return arena.seq([leading(first, prefix, arena), *node.parts[1:]])
+    return arena.seq([prefix, node])
+
+
+def trailing(node: Node, suffix: Node, arena: Arena) -> Node:
+    """``node`` and then ``suffix``, up to the end of the text; a ``$`` at its end takes the suffix's place."""
+    if not _ends(node):
+        return arena.seq([node, suffix])
+    if type(node) is Alt:
+        return arena.alt([trailing(option, suffix, arena) for option in node.options])
+    if type(node) is Seq:
+        return arena.seq([*node.parts[:-1], trailing(node.parts[-1], suffix, arena)])
+    if type(node) is Ahead and (node.guard.longest == 0 or (suffix is arena.NOTHING and node.guard.accepting)):
+        return arena.NOTHING
+    return arena.seq([node, suffix])
+
+
+def _ends(node: Node) -> bool:
+    if type(node) is Alt:
+        return any(_ends(option) for option in node.options)
+    if type(node) is Seq:
+        return bool(node.parts) and _ends(node.parts[-1])
+    return type(node) is Ahead
