@@ -11,7 +11,7 @@ until an item violates it. ``uniqueItems`` is in :mod:`.unique`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from .clauses import Clause, Contains, Count, Items, Unique
@@ -21,6 +21,7 @@ from .unevaluated import Unevaluated
 
 if TYPE_CHECKING:
     from .compile import Compiler
+    from .unique import UniqueItems
 
 MAX_WAYS = 256
 
@@ -36,21 +37,30 @@ class Place(NamedTuple):
     index: int
     matches: tuple[int, ...]
     pending: frozenset[int]
+    #: values that may not come again (their json_key), where items are to be unique
+    used: frozenset[Hashable] = frozenset()
 
 
 class ItemRule:
     """Schemas by position: ``prefix`` (None: any value), then ``rest`` for all others."""
 
-    __slots__ = ("prefix", "rest", "scope", "unless")
+    __slots__ = ("high", "low", "prefix", "rest", "scope", "unless")
 
     def __init__(
         self, scope: Scope, prefix: tuple[Node | None, ...], rest: Node | None, unless: tuple[Literal, ...] = ()
     ) -> None:
+        #: as a violation, it is also violated by fewer or more items than this
+        self.low = 0
+        self.high: int | None = None
         self.scope = scope
         self.prefix = prefix
         self.rest = rest
         #: an item that satisfies one of these need not satisfy the rule (what contains matched is evaluated)
         self.unless = unless
+
+    def has_length(self, length: int) -> bool:
+        """As a violation: whether so many items violate it."""
+        return length < self.low or (self.high is not None and length > self.high)
 
     def node(self, index: int) -> Node | None:
         return self.prefix[index] if index < len(self.prefix) else self.rest
@@ -60,13 +70,13 @@ def unevaluated_rule(atom: Unevaluated, compiler: Compiler) -> ItemRule | None:
     """The rule of unevaluatedItems; None if every item is evaluated."""
     length = 0
     unless: list[Literal] = []
-    for evaluator in sorted(atom.evaluators, key=lambda literal: literal.index):
-        node = evaluator.node
-        if node.items is not None or node.unevaluated_items is not None:
+    for literal, everything in sorted(atom.evaluators, key=lambda one: one.literal.index):
+        node = literal.node
+        if everything or node.items is not None:
             return None
         length = max(length, len(node.prefix_items))
         if node.contains is not None and node.contains_evaluates:
-            unless.append(compiler.goals.literal(node.contains, evaluator.scope))
+            unless.append(compiler.goals.literal(node.contains, literal.scope))
     return ItemRule(atom.literal.scope, (None,) * length, atom.literal.node, tuple(unless))
 
 
@@ -101,12 +111,21 @@ class ArrayClause:
         for atom in groups:
             node = atom.literal.node
             rule = ItemRule(atom.literal.scope, node.prefix_items, node.items)
-            (self.rules if atom.literal.positive else self.violations).append(rule)
+            if atom.literal.positive:
+                self.rules.append(rule)
+            else:
+                rule.low, rule.high = node.min_items, node.max_items
+                self.violations.append(rule)
         self.contains.sort(key=lambda atom: (atom.literal.index, atom.low))
         self.prefix = max((len(rule.prefix) for rule in (*self.rules, *self.violations)), default=0)
         #: positions from here on are all alike
-        self._cap = max(self.prefix, self.low) if self.high is None else max(self.high, self.low)
+        self._cap = max(self.prefix, self.low, self.high or 0)
+        for rule in self.violations:
+            self._cap = max(self._cap, rule.low, 0 if rule.high is None else rule.high + 1)
         self.simple = not (self.contains or self.violations or any(rule.unless for rule in self.rules))
+        self.distinct: UniqueItems | None = None
+        if self.unique is not None and (self.high is None or self.high > 1):
+            self._be_unique(self.unique)
         self._base: dict[int, Goal] = {}
         self._live: dict[Place, bool] = {}
 
@@ -124,6 +143,17 @@ class ArrayClause:
         if self.unique is not None and self.unique.holds is not atom.holds:
             self.possible_at_all = False
         self.unique = atom
+
+    def _be_unique(self, atom: Unique) -> None:
+        if not atom.holds:
+            self.compiler.options.unsupported(
+                "uniqueItems", atom.pointer, "that two items are equal (uniqueItems under not or oneOf) cannot be kept"
+            )
+            return
+        from .unique import UniqueItems
+
+        self.simple = False
+        self.distinct = UniqueItems(self.compiler, self)
 
     @property
     def start(self) -> Place:
@@ -153,17 +183,25 @@ class ArrayClause:
     def may_end(self, place: Place) -> bool:
         return (
             place.index >= self.low
-            and not place.pending
+            and all(self.violations[one].has_length(place.index) for one in place.pending)
             and all(count >= one.low for count, one in zip(place.matches, self.contains, strict=True))
         )
 
     def rows(self, place: Place) -> Iterator[Row]:
         """Every case of the next item that leaves the array completable."""
-        for row in self._moves(place):
+        if self.distinct is not None:
+            yield from self.distinct.rows(place)
+            return
+        for row in self.moves(place):
             if self.simple or self.live(row.after):
                 yield row
 
-    def _moves(self, place: Place) -> Iterator[Row]:
+    def _steps(self, place: Place) -> Iterator[Place]:
+        if self.distinct is not None:
+            return self.distinct.steps(place)
+        return (row.after for row in self.moves(place))
+
+    def moves(self, place: Place) -> Iterator[Row]:
         if self.high is not None and place.index >= self.high:
             return
         ask = self.compiler.solver.ask
@@ -215,17 +253,23 @@ class ArrayClause:
 
     def _violating(self, goal: Goal, place: Place) -> list[tuple[Goal, frozenset[int]]]:
         ways = [(goal, place.pending)]
-        for at in sorted(place.pending):
-            rule = self.violations[at]
+        goals = self._goals
+        touched = [(at, self.violations[at]) for at in sorted(place.pending)]
+        touched = [(at, rule) for at, rule in touched if rule.node(place.index) is not None]
+        for at, rule in touched:
             node = rule.node(place.index)
-            if node is None:
-                continue
-            broken = [self._goals.literal(node, rule.scope, False)]
-            broken += [self._goals.negation(literal) for literal in rule.unless]
-            for way, left in tuple(ways):
-                violating = self._goals.goal((*way.literals, *broken))
-                if self.compiler.solver.ask(violating):
-                    ways.append((violating, left - {at}))
+            assert node is not None
+            broken = [goals.literal(node, rule.scope, False)]
+            broken += [goals.negation(literal) for literal in rule.unless]
+            made = []
+            for way, left in ways:
+                # one alone: the item may also hold it; several: it is said of each, since that leaves fewer cases
+                if len(touched) == 1 or rule.unless:
+                    made.append((way, left))
+                else:
+                    made.append((goals.goal((*way.literals, goals.negation(broken[0]))), left))
+                made.append((goals.goal((*way.literals, *broken)), left - {at}))
+            ways = [way for way in made if self.compiler.solver.ask(way[0])]
             self._limit(ways)
         return ways
 
@@ -240,23 +284,22 @@ class ArrayClause:
             return known
         solver = self.compiler.solver
         outer = solver.begin()
-        path: list[tuple[Place, Iterator[Row]]] = [(place, self._moves(place))]
+        path: list[tuple[Place, Iterator[Place]]] = [(place, self._steps(place))]
         seen = {place}
         found = self.may_end(place)
         try:
             while path and not found:
-                row = next(path[-1][1], None)
-                if row is None:
+                after = next(path[-1][1], None)
+                if after is None:
                     path.pop()
                     continue
-                after = row.after
                 if after in seen:
                     continue
                 seen.add(after)
                 solver.work()
                 known = self._live.get(after)
                 if known is None:
-                    path.append((after, self._moves(after)))
+                    path.append((after, self._steps(after)))
                     found = self.may_end(after)
                 else:
                     found = known

@@ -6,8 +6,8 @@
 
 Atoms of an object: a Literal (the object keywords of one schema, held or violated as a whole), :class:`Has`,
 :class:`Count`, :class:`Unevaluated`. Atoms of an array: :class:`Items`, :class:`Count`, :class:`Contains`,
-:class:`Unique`, :class:`Unevaluated`. A violated group of object keywords stays one atom, since which of its keywords is
-violated is decided key by key (:mod:`.objects`); a violated array group is a choice of clauses.
+:class:`Unique`, :class:`Unevaluated`. A violated group of object keywords stays one atom, since which of
+its keywords is violated is decided key by key (:mod:`.objects`); a violated array group is a choice of clauses.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Count(NamedTuple):
 
 
 class Items(NamedTuple):
-    """prefixItems and items of one schema hold; negated: some item violates them."""
+    """prefixItems and items of one schema hold; negated: some item violates them, or the number of items does."""
 
     literal: Literal
 
@@ -234,7 +234,8 @@ class ArrayAlgebra(ClauseAlgebra):
             atoms.append(Items(literal))
         if node.min_items or node.max_items is not None:
             atoms.append(Count(node.min_items, node.max_items))
-            cases.extend(count_violated(node.min_items, node.max_items))
+            if not isinstance(atoms[0], Items):
+                cases.extend(count_violated(node.min_items, node.max_items))
         if node.contains is not None:
             wanted = self.goals.literal(node.contains, scope)
             atoms.append(Contains(wanted, node.min_contains, node.max_contains))

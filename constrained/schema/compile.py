@@ -10,11 +10,12 @@ out unless something can be written for it (:mod:`.satisfy`), so there are no de
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import NoReturn
 
 from ..interface import ConstraintError
-from ..pushdown.rules import Item, Lexeme, Production, Rules
+from ..pushdown.rules import Lexeme, Production, Rules
 from ..regular.language import Language
 from ..regular.languages import Languages
 from .arrays import ArrayClause, Place
@@ -219,20 +220,40 @@ class Members:
             yield (*layout.comma(self._depth), keys)
 
     def _expand(self, state: State) -> Iterator[Production]:
-        for key in self._clause.keys(state):
-            yield (*self._name(key, state), *self._rest(key))
-
-    def _name(self, key: Key, state: State) -> tuple[Item, ...]:
         colon = self._compiler.layout.colon
-        if key.name is not None:
-            first = colon[0]
-            assert isinstance(first, bytes)
-            return (spelled(key.name) + first, *colon[1:])
-        language = self._clause.cells()[key.cell][0]
-        return (b'"', Lexeme(language, json=True), *colon)
+        first = colon[0]
+        assert isinstance(first, bytes)
+        for key in self._clause.keys(state):
+            if key.name is not None:
+                yield (spelled(key.name) + first, *colon[1:], *self._value(key, key.after))
+                continue
+            language = self._clause.language(key.cell, state)
+            if language is self._compiler.languages.EMPTY:
+                continue
+            name = Lexeme(language, json=True)
+            if key.remember:
+                yield (b'"', name, self._remembered(key, state))
+            else:
+                yield (b'"', name, *colon, *self._value(key, key.after))
 
-    def _rest(self, key: Key) -> tuple[Item, ...]:
-        return (self._compiler.value(key.goal, self._inside), self.tail(key.after))
+    def _value(self, key: Key, after: State) -> tuple[int, int]:
+        return (self._compiler.value(key.goal, self._inside), self.tail(after))
+
+    def _remembered(self, key: Key, state: State) -> int:
+        """What follows an undeclared key that is not to come again."""
+        rules, colon = self._compiler.rules, self._compiler.layout.colon
+        rests: dict[str, int] = {}
+
+        def resolve(text: bytes) -> int | None:
+            name = json.loads(text)
+            if not isinstance(name, str) or name in state.banned:
+                return None
+            if name not in rests:
+                after = key.after._replace(banned=state.banned | {name})
+                rests[name] = rules.add(lambda: ((*colon, *self._value(key, after)),))
+            return rests[name]
+
+        return rules.add_dependent(lambda: ((*colon, *self._value(key, key.after)),), resolve)
 
 
 class Rows:
@@ -256,13 +277,25 @@ class Rows:
 
     def _expand(self, place: Place) -> Iterator[Production]:
         for row in self._clause.rows(place):
-            found = self._tails.get(row.after)
-            if found is None:
-                found = self._tails[row.after] = self._tail(row.after)
-            yield (self._compiler.value(row.goal, self._inside), found)
+            after = self._tail(row.after) if self._clause.distinct is None else self._dependent(row.after)
+            yield (self._compiler.value(row.goal, self._inside), after)
 
     def _tail(self, place: Place) -> int:
-        return self._compiler.rules.add(lambda: list(self._after(place)))
+        found = self._tails.get(place)
+        if found is None:
+            found = self._tails[place] = self._compiler.rules.add(lambda: list(self._after(place)))
+        return found
+
+    def _dependent(self, place: Place) -> int:
+        """What follows an item that is not to come again."""
+        distinct = self._clause.distinct
+        assert distinct is not None
+
+        def resolve(text: bytes) -> int | None:
+            after = distinct.follow(place, text)
+            return self._tail(after) if after.used != place.used and self._clause.live(after) else None
+
+        return self._compiler.rules.add_dependent(lambda: list(self._after(place)), resolve)
 
     def _after(self, place: Place) -> Iterator[Production]:
         layout = self._compiler.layout

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..regular.language import Language
+from .formula import TooMany
 from .goals import Goals, Literal, Scope
 from .node import Node
 from .unevaluated import Unevaluated
@@ -79,9 +80,9 @@ def unevaluated_rule(goals: Goals, atom: Unevaluated) -> KeyRule | None:
     """The rule of unevaluatedProperties; None if every key is evaluated."""
     named: dict[str, None] = {}
     patterns: dict[str, None] = {}
-    for evaluator in sorted(atom.evaluators, key=lambda literal: literal.index):
-        node = evaluator.node
-        if node.additional_properties is not None or node.unevaluated_properties is not None:
+    for literal, everything in sorted(atom.evaluators, key=lambda one: one.literal.index):
+        node = literal.node
+        if everything or node.additional_properties is not None:
             return None
         named.update(dict.fromkeys(node.properties))
         patterns.update(dict.fromkeys(node.pattern_properties))
@@ -121,7 +122,5 @@ class KeySpace:
                     refined.append((outside, matched))
             cells = refined
             if len(cells) > MAX_CELLS:
-                from .formula import TooMany
-
                 raise TooMany(f"patternProperties that overlap make more than {MAX_CELLS} kinds of keys")
         return cells

@@ -2,7 +2,7 @@
 
 ::
 
-    {"a": ..., "b": ...}        state = (next place in each list of declared names, names used, negations pending, count)
+    {"a": ..., "b": ...}     state = (next place in each list of declared names, names used, negations pending, count)
 
 Order. Each declared name belongs to the first ``properties`` that lists it; names of one list come in its order,
 different lists interleave freely, names that are only required have no order, and undeclared keys come after all
@@ -135,6 +135,7 @@ class ObjectClause:
         self._matched: dict[str, tuple[str, ...]] = {}
         self._cells: list[tuple[Language, Goal, tuple[str, ...]]] | None = None
         self._live: dict[State, bool] = {}
+        self._names_of: dict[int, list[str] | None] = {}
 
     # ------------------------------------------------------------ what the atoms say
 
@@ -377,7 +378,31 @@ class ObjectClause:
         remember = self.low > 1 or any(one.high is not None for one in self.violations)
         for way, pending in self._ways(goal, state.pending, None, matched):
             after = self._trim(State(at, state.used, pending, count, state.banned))
-            yield Key(None, cell, way, after, remember or pending != state.pending)
+            if remember or pending != state.pending:
+                names = self._few(cell)
+                if names is None:
+                    yield Key(None, cell, way, after, True)
+                else:
+                    fresh = next((one for one in names if one not in state.banned), None)
+                    if fresh is not None:
+                        # which one of them it is makes no difference to what can follow
+                        yield Key(None, cell, way, after._replace(banned=after.banned | {fresh}), True)
+            else:
+                yield Key(None, cell, way, after)
+
+    def _few(self, cell: int) -> list[str] | None:
+        """The names of a cell, if they are so few that a minimum count may not be reached with them."""
+        if cell not in self._names_of:
+            self._names_of[cell] = self._compiler.languages.finite(self.cells()[cell][0], max(self._counting, 1))
+        return self._names_of[cell]
+
+    def language(self, cell: int, state: State) -> Language:
+        """The undeclared keys of a cell that may come here."""
+        keys = self.cells()[cell][0]
+        if not state.banned:
+            return keys
+        languages = self._compiler.languages
+        return languages.intersect(keys, languages.complement(languages.literals(sorted(state.banned))))
 
     def _ways(
         self, goal: Goal, pending: frozenset[int], name: str | None, matched: tuple[str, ...]
@@ -387,6 +412,7 @@ class ObjectClause:
             return [(goal, pending)]
         solver, goals = self._compiler.solver, self._goals
         ways = [(goal, pending)]
+        touched: list[tuple[int, list[Literal]]] = []
         for at in sorted(pending):
             violation = self.violations[at]
             if violation.names is not None and not self._is_name(violation.names, at, name, matched):
@@ -397,12 +423,19 @@ class ObjectClause:
                 continue
             if solver.surely_none(goals.goal((*goal.literals, *literals))):
                 ways = [(way, left - {at}) for way, left in ways]
-                continue
-            for way, left in tuple(ways):
+            else:
+                touched.append((at, literals))
+        for at, literals in touched:
+            made: list[tuple[Goal, frozenset[int]]] = []
+            for way, left in ways:
+                # one alone: the value may also hold it; several: it is said of each, since that leaves fewer cases
+                if len(touched) == 1:
+                    made.append((way, left))
+                else:
+                    made.append((goals.goal((*way.literals, *literals)), left))
                 for literal in literals:
-                    violating = goals.goal((*way.literals, goals.negation(literal)))
-                    if solver.ask(violating):
-                        ways.append((violating, left - {at}))
+                    made.append((goals.goal((*way.literals, goals.negation(literal))), left - {at}))
+            ways = [way for way in made if solver.ask(way[0])]
             if len(ways) > MAX_WAYS:
                 self._compiler.too_many("too many of the schemas that must not hold speak of one key")
         return ways

@@ -23,19 +23,26 @@ MAX_CASES = 2_000
 MAX_SEARCH = 200
 
 
+class Evaluator(NamedTuple):
+    """A schema that holds, with its own keywords; ``everything``: its unevaluated* keyword has evaluated the rest."""
+
+    literal: Literal
+    everything: bool
+
+
 class Unevaluated(NamedTuple):
     """What no evaluator has evaluated satisfies this literal; with a negative literal: something of it violates."""
 
     literal: Literal
-    evaluators: frozenset[Literal]
+    evaluators: frozenset[Evaluator]
 
 
 class Case(NamedTuple):
     atoms: frozenset[Hashable]
-    evaluators: frozenset[Literal]
+    evaluators: frozenset[Evaluator]
 
 
-_PLAIN: frozenset[Literal] = frozenset()
+_PLAIN: frozenset[Evaluator] = frozenset()
 _ALWAYS = [Case(frozenset(), _PLAIN)]
 
 
@@ -70,7 +77,7 @@ class _Total:
         if child is None or itself:
             return found
         wanted = self._goals.literal(child, literal.scope)
-        marked = frozenset((literal,))
+        marked = frozenset((Evaluator(literal, True),))
         return [Case(one.atoms | {Unevaluated(wanted, one.evaluators)}, one.evaluators | marked) for one in found]
 
     def fixed(self, literal: Literal) -> list[Case]:
@@ -83,7 +90,7 @@ class _Total:
         if node.values is not None:
             found = self._product(found, [Case(clause, _PLAIN) for clause in algebra.values(literal)])
         own = algebra.own(literal)
-        marked = frozenset((literal,)) if self._marks(literal) else _PLAIN
+        marked = frozenset((Evaluator(literal, False),)) if self._marks(literal) else _PLAIN
         if own is not None:
             found = self._product(found, [Case(clause, marked) for clause in own])
         for part in self._in_place(literal):
@@ -162,7 +169,9 @@ class _Total:
         node = literal.node
         if self._object:
             return bool(node.properties) or bool(node.pattern_properties) or node.additional_properties is not None
-        return bool(node.prefix_items) or node.items is not None or (node.contains is not None and node.contains_evaluates)
+        return (
+            bool(node.prefix_items) or node.items is not None or (node.contains is not None and node.contains_evaluates)
+        )
 
     def evaluates(self, literal: Literal) -> bool:
         """Whether it, or a schema applied in place in it, can evaluate anything."""

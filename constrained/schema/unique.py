@@ -1,0 +1,101 @@
+"""uniqueItems: no two items are equal as JSON (1 and 1.0 are; true and 1 are not).
+
+::
+
+    ["a", "b"   the state of the array knows the values used; the next item satisfies its schema and none of them
+
+The values come from the text as it is written (``Rules.add_dependent``), so any schema of items will do. So that there
+are no dead ends, a value is also kept out where it would take the last one from a later item: items with few possible
+values are worked through, all others can always find another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from .arrays import ArrayClause, Place, Row
+from .goals import Goal, Literal
+from .members import Values, load, members
+from .node import Node
+from .values import json_key
+
+if TYPE_CHECKING:
+    from .compile import Compiler
+
+#: items with more possible values than this never run out of them, beyond those that minItems asks for
+FEW = 64
+
+
+class UniqueItems:
+    """The uniqueness of one clause's items."""
+
+    def __init__(self, compiler: Compiler, clause: ArrayClause) -> None:
+        self._compiler = compiler
+        self._clause = clause
+        self._values: Values = {}
+        self._members: dict[Goal, Values | None] = {}
+        self._scarce: Values | None = None
+        self._excluded: dict[frozenset[Hashable], Literal] = {}
+
+    def few(self, goal: Goal) -> Values | None:
+        if goal not in self._members:
+            self._members[goal] = members(self._compiler, goal, max(FEW, self._clause.low))
+        return self._members[goal]
+
+    def rows(self, place: Place) -> Iterator[Row]:
+        """The cases of the next item, each with every value left out that may not stand here."""
+        for row in self._clause.moves(place):
+            goal = self._without(row.goal, place.used | self._fatal(row, place.used))
+            if self._compiler.solver.ask(goal):
+                yield Row(goal, row.after._replace(used=place.used))
+
+    def follow(self, place: Place, text: bytes) -> Place:
+        """The state after an item that was written as ``text``."""
+        value = load(text)
+        key = json_key(value)
+        self._values[key] = value
+        return place._replace(used=place.used | {key})
+
+    def steps(self, place: Place) -> Iterator[Place]:
+        """What may follow an item, for the search whether the array can be completed: a value out of few is
+        one of them; out of many it can be one that matters to nobody."""
+        for row in self._clause.moves(place):
+            values = self.few(row.goal)
+            if values is None:
+                yield row.after._replace(used=place.used)
+            else:
+                self._values.update(values)
+                for key in values:
+                    if key not in place.used:
+                        yield row.after._replace(used=place.used | {key})
+
+    def _fatal(self, row: Row, used: frozenset[Hashable]) -> frozenset[Hashable]:
+        """Values that, used here, would leave a later item without any."""
+        after = row.after
+        scarce = self._all_scarce()
+        live = self._clause.live
+        return frozenset(key for key in scarce if key not in used and not live(after._replace(used=used | {key})))
+
+    def _all_scarce(self) -> Values:
+        """Every value of the items that have few."""
+        if self._scarce is None:
+            clause, found = self._clause, Values()
+            goals = [clause.base(at) for at in range(clause.prefix + 1)]
+            for goal in goals:
+                found.update(self.few(goal) or {})
+                for one in clause.contains:
+                    found.update(self.few(self._compiler.goals.goal((*goal.literals, one.literal))) or {})
+            self._values.update(found)
+            self._scarce = found
+        return self._scarce
+
+    def _without(self, goal: Goal, keys: frozenset[Hashable]) -> Goal:
+        if not keys:
+            return goal
+        literal = self._excluded.get(keys)
+        if literal is None:
+            values: tuple[Any, ...] = tuple(self._values[key] for key in keys)
+            literal = self._compiler.goals.literal(Node("#", values=values), (), False)
+            self._excluded[keys] = literal
+        return self._compiler.goals.goal((*goal.literals, literal))
