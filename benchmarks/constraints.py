@@ -1,0 +1,389 @@
+"""Every figure of docs/constraints.md on right answers and speed, from the project's harnesses and their data.
+
+    python benchmarks/constraints.py --tools DIR --cases DIR [--only open,jsts,...] [--out DIR] [--limit N]
+
+``--tools`` has maskbench_lite.py, run_cases.py and regex_bench.py; ``--cases`` has the data (neither is part of this
+repository). Sections: open, order, jsts, cases, patterns, speed, memory, regex, forced. Each harness runs in a process
+of its own. ``speed`` runs llguidance beside plait, one after the other on one thread, each in a fresh process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ADAPTER = HERE / "maskbench_adapter.py"
+POOL = "abcxyzABCXYZ0123456789 -_./:@#$%^&*()[]{}|\\+?!,;'\"=<>~éüß日\t\n"
+
+
+class Bench:
+    """``rows``: (what, what must hold, what was measured, whether it holds or None)."""
+
+    def __init__(self, tools: Path, cases: Path, out: Path, limit: int) -> None:
+        self.tools, self.cases, self.out, self.limit = tools, cases, out, limit
+        self.rows: list[tuple[str, str, str, bool | None]] = []
+
+    def add(self, what: str, wanted: str, measured: str, holds: bool | None = None) -> None:
+        self.rows.append((what, wanted, measured, holds))
+        print(
+            f"{what}: {measured} (must hold: {wanted}) {'' if holds is None else 'yes' if holds else 'NO'}", flush=True
+        )
+
+    def tool(self, name: str, *arguments: str) -> str:
+        """Its output. One thread of whatever library uses several."""
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+        done = subprocess.run(
+            [
+                sys.executable,
+                str(self.tools / name),
+                "--tokenizer",
+                str(self.cases / "smollm2_tokenizer.json"),
+                *arguments,
+            ],
+            capture_output=True,
+            text=True,
+            env=environment,
+            check=False,
+        )
+        if done.returncode:
+            raise SystemExit(f"{name} failed: {done.stderr[-2000:]}")
+        return done.stdout
+
+    def maskbench(self, data: str, engine: str, *more: str) -> dict[str, Any]:
+        out = self.out / f"{data}-{engine}{'-masks' if more else ''}.json"
+        spec = engine if engine == "llguidance" else f"{ADAPTER}:{engine}"
+        limit = ["--limit", str(self.limit)] if self.limit else []
+        path = self.cases / f"{data}.jsonl.gz"
+        self.tool("maskbench_lite.py", "--engine", spec, "--data", str(path), "--out", str(out), *limit, *more)
+        made: dict[str, Any] = json.loads(out.read_text())
+        made["path"] = str(out)
+        return made
+
+    # ---- sections
+
+    def open(self) -> None:
+        from maskbench_adapter import MODE
+
+        print(f"mode: {MODE}", flush=True)
+        self._right("maskbench_open", "PlaitEngine", 0.94)
+
+    def order(self) -> None:
+        from maskbench_adapter import MODE_ANY_ORDER
+
+        print(f"mode: {MODE_ANY_ORDER}", flush=True)
+        self._right("maskbench_open", "PlaitAnyOrder", 0.965)
+
+    def _right(self, data: str, engine: str, wanted: float) -> None:
+        made = self.maskbench(data, engine)
+        summary = made["summary"]
+        name = f"{data}, {engine}"
+        self.add(
+            f"{name}: schemas fully right",
+            f">= {100 * wanted:g} %",
+            f"{100 * summary['schema_fully_right']:.1f} % of {summary['n']}",
+            summary["schema_fully_right"] >= wanted,
+        )
+        invalid = summary["default"]["format_invalid_accepted"] + summary["compact"]["format_invalid_accepted"]
+        accepted = summary["invalid_accepted_any_form"]
+        self.add(
+            f"{name}: invalid instances accepted",
+            "0",
+            f"{100 * accepted:.2f} % (by format alone: {100 * invalid / 2:.2f} %)",
+            accepted + invalid == 0,
+        )
+        killed = {why: count for why, count in summary["errors"].items() if why != "refused"}
+        slowest = summary["compile_ms"]["max"]
+        self.add(
+            f"{name}: refused; killed; slowest compile",
+            "none killed, <= 1 s",
+            f"{summary['errors'].get('refused', 0)}; {killed or 'none'}; {slowest:.0f} ms",
+            not killed and slowest <= 1000,
+        )
+        for row in made["results"]:
+            if "error" in row:
+                print(f"    {row['id']}: {row['error'][:200]}")
+
+    def jsts(self) -> None:
+        for data in ("jsts_2020_rows", "jsts_7_rows"):
+            made = self.maskbench(data, "PlaitEngine")["summary"]
+            self.add(
+                f"{data}: groups right",
+                ">= 85 %",
+                f"{100 * made['schema_fully_right']:.1f} % of {made['n']}",
+                made["schema_fully_right"] >= 0.85,
+            )
+            accepted = made["invalid_accepted_any_form"]
+            self.add(f"{data}: invalid accepted", "<= 0.5 %", f"{100 * accepted:.2f} %", accepted <= 0.005)
+
+    def small(self) -> None:
+        for name in ("open_cases", "production_open", "extraction_open"):
+            out = self.out / f"{name}.json"
+            path = self.cases / f"{name}.json"
+            self.tool("run_cases.py", "--cases", str(path), "--engine", f"{ADAPTER}:PlaitEngine", "--out", str(out))
+            made = json.loads(out.read_text())
+            wrong = [row["id"] for row in made if row["status"] != "ok"]
+            self.add(name, "all", f"{len(made) - len(wrong)} of {len(made)} {wrong or ''}", not wrong)
+
+    def patterns(self) -> None:
+        lines = gzip.decompress((self.cases / "patterns.jsonl.gz").read_bytes()).decode().splitlines()
+        rows = [json.loads(line) for line in lines][: self.limit or None]
+        checked = check_patterns([row["pattern"] for row in rows])
+        total = len(rows)
+        compiled = total - len(checked.refused)
+        share = compiled / total
+        self.add("patterns: compile", ">= 99 %", f"{100 * share:.2f} % ({compiled} of {total})", share >= 0.99)
+        self.add(
+            "patterns: differ from re",
+            "0",
+            f"{len(checked.wrong)} of {checked.compared} compared on {checked.strings} strings",
+            not checked.wrong,
+        )
+        for line in (*checked.refused, *checked.wrong[:20]):
+            print(f"    {line[:300]}")
+
+    def speed(self) -> None:
+        ours = self.maskbench("maskbench_open", "PlaitEngine", "--keep-masks")["path"]
+        peer = self.maskbench("maskbench_open", "llguidance", "--keep-masks")["path"]
+        table = self.tool("maskbench_lite.py", "--compare", ours, peer)
+        print(table)
+        ratios = [float(cell) for cell in table.strip().splitlines()[-1].split("|")[2:-1]]
+        for what, value, most in (
+            ("compile + first mask p50", ratios[0], 0.6),
+            ("mask mean", ratios[2], 1.0),
+            ("mask p50", ratios[3], 0.3),
+            ("mask p99", ratios[4], 1.0),
+        ):
+            self.add(f"beside llguidance: {what}", f"<= {most:g} x", f"{value:.2f} x", value <= most)
+
+    def memory(self) -> None:
+        """RSS after every schema and instance of maskbench_open against RSS after setup, in a process of its own."""
+        code = (
+            "import sys; sys.path[:0] = sys.argv[1:3]\n"
+            "import maskbench_lite as mb, constraints\n"
+            "constraints.measure_memory(mb, sys.argv[3], sys.argv[4])\n"
+        )
+        data = self.cases / "maskbench_open.jsonl.gz"
+        paths = [str(self.tools), str(HERE), str(data), str(self.cases / "smollm2_tokenizer.json")]
+        done = subprocess.run([sys.executable, "-c", code, *paths], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(done.stderr[-2000:])
+        made = json.loads(done.stdout.strip().splitlines()[-1])
+        self.add(
+            "RSS growth over maskbench_open",
+            "<= 1 MB a schema",
+            f"{made['growth_mb'] / made['schemas']:.2f} MB ({made['growth_mb']:.0f} MB, {made['schemas']} schemas)",
+            made["growth_mb"] <= made["schemas"],
+        )
+        self.add(
+            "step: accept + mask, us p50 / mean / p99", "-", " / ".join(f"{value:.1f}" for value in made["total_us"])
+        )
+
+    def regex(self) -> None:
+        out = self.out / "regex.json"
+        self.tool("regex_bench.py", "--engines", f"{ADAPTER}:PlaitEngine", "--out", str(out))
+        made = json.loads(out.read_text())
+        wrong = [name.split("/")[0] for name, row in made.items() if not row.get("ok")]
+        self.add(
+            "regex_bench: right on their samples",
+            "all",
+            f"{len(made) - len(wrong)} of {len(made)} {wrong or ''}",
+            not wrong,
+        )
+        for name in ("rep5000", "alt1000"):
+            row = next(row for key, row in made.items() if key.startswith(name))
+            self.add(f"regex_bench: {name} compile", "<= 20 ms", f"{row['build_ms']:.2f} ms", row["build_ms"] <= 20)
+            self.add(f"regex_bench: {name} first mask", "-", f"{row['first_mask_ms']:.2f} ms")
+
+    def forced(self) -> None:
+        data = ["--data", str(self.cases / "maskbench_open.jsonl.gz"), "--forced"]
+        share = {}
+        for engine in ("llguidance", f"{ADAPTER}:PlaitEngine"):
+            said = self.tool("maskbench_lite.py", "--engine", engine, *data).strip().splitlines()[-1]
+            print(f"    {said}")
+            share[engine] = float(re.findall(r"([\d.]+)%", said)[0])
+        peer, ours = share.values()
+        self.add("forced bytes of valid instances", f">= llguidance's {peer:g} %", f"{ours:g} %", ours >= peer)
+
+
+# ---------------------------------------------------------------- patterns against re
+
+
+class Checked:
+    def __init__(self) -> None:
+        self.refused: list[str] = []
+        self.wrong: list[str] = []
+        self.compared = self.strings = 0
+
+
+def check_patterns(patterns: list[str], strings: int = 16) -> Checked:
+    """Each as JSON Schema's ``pattern`` against ``re``: ASCII, search, ``$`` as ``\\Z``, on strings made here."""
+    from plait.constrained.interface import ConstraintError
+    from plait.constrained.regular.languages import Languages
+
+    checked = Checked()
+    languages = Languages()
+    draw = random.Random(0)
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError
+
+    signal.signal(signal.SIGALRM, ring)
+    for pattern in patterns:
+        try:
+            language = languages.regex(pattern, "ecma")
+            texts = [sample(language, draw) for _ in range(strings // 2)]
+        except ConstraintError as error:
+            checked.refused.append(f"refused {pattern!r}: {error}")
+            continue
+        texts += [mutated(draw.choice(texts), draw) for _ in range(strings // 2 - 2)]
+        texts += ["".join(draw.choices(POOL, k=draw.randrange(12))) for _ in range(2)]
+        try:
+            expected = re.compile(with_end(pattern), re.ASCII)
+        except re.error:
+            continue
+        checked.compared += 1
+        signal.setitimer(signal.ITIMER_REAL, 5)
+        try:
+            for text in texts:
+                checked.strings += 1
+                if language.matches(text) != (expected.search(text) is not None):
+                    checked.wrong.append(f"wrong {pattern!r} on {text!r}: here {language.matches(text)}")
+                    break
+        except TimeoutError:
+            checked.wrong.append(f"slow {pattern!r}")
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    return checked
+
+
+def sample(language: Any, draw: random.Random) -> str:
+    """A random walk; usually a member."""
+    text: list[str] = []
+    for _ in range(40):
+        if language.accepting and draw.random() < 0.3:
+            break
+        edges = language.edges()
+        if not edges:
+            break
+        low, high, language = draw.choice(edges)
+        if low < 0x7F and draw.random() < 0.95:
+            high = min(high, 0x7E)  # what both call a letter, a digit or a space
+        code = draw.randint(low, high)
+        text.append(chr(code) if code not in (0x0D, 0x1C, 0x1D, 0x1E, 0x1F, 0x85) else "\n")
+    return "".join(char for char in text if char.isascii() or char.isalpha())
+
+
+def mutated(text: str, draw: random.Random) -> str:
+    at = draw.randrange(len(text) + 1)
+    kind = draw.randrange(3)
+    put = "" if kind == 0 else draw.choice(POOL)
+    return text[:at] + put + text[at + (kind != 1) :]
+
+
+def with_end(pattern: str) -> str:
+    """The pattern with every ``$`` outside of classes as ``\\Z``."""
+    found, inside, at = [], False, 0
+    while at < len(pattern):
+        char = pattern[at]
+        if char == "\\":
+            found.append(pattern[at : at + 2])
+            at += 2
+            continue
+        if char == "[":
+            inside = True
+        elif char == "]":
+            inside = False
+        found.append(r"\Z" if char == "$" and not inside else char)
+        at += 1
+    return "".join(found)
+
+
+# ---------------------------------------------------------------- in the process that measures memory
+
+
+def measure_memory(harness: Any, data: str, tokenizer: str) -> None:
+    """Prints JSON: growth of RSS in MB, and what a step takes with everything that it prepares."""
+    import gc
+
+    import numpy as np
+    from maskbench_adapter import PlaitEngine
+
+    engine, token_info = PlaitEngine(), harness.TokInfo(tokenizer)
+    engine.setup(token_info)
+    engine.compile({}).mask(np.zeros(token_info.words, np.int32))
+    buffer = np.zeros(token_info.words, np.int32)
+    gc.collect()
+    before, times, schemas = rss(), [], 0
+    for row in harness.read_rows(data):
+        schemas += 1
+        try:
+            first = engine.compile(row["schema"])
+        except Exception:
+            continue
+        for test in row["tests"]:
+            matcher = first.fresh()
+            for token in token_info.encode(json.dumps(test["data"], separators=(",", ":"), ensure_ascii=False)):
+                began = time.perf_counter_ns()
+                matcher.mask(buffer)
+                accepted = matcher.accept(token)
+                times.append(time.perf_counter_ns() - began)
+                if not accepted:
+                    break
+    gc.collect()
+    us = np.array(times) / 1e3
+    total = [float(np.percentile(us, 50)), float(us.mean()), float(np.percentile(us, 99))]
+    print(json.dumps({"schemas": schemas, "growth_mb": (rss() - before) / 1e6, "total_us": total}))
+
+
+def rss() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tools", type=Path, required=True)
+    parser.add_argument("--cases", type=Path, required=True)
+    parser.add_argument("--only", default="open,order,jsts,cases,patterns,speed,memory,regex,forced")
+    parser.add_argument("--out", type=Path, help="keep the harnesses' results here")
+    parser.add_argument("--limit", type=int, default=0, help="first rows only")
+    given = parser.parse_args()
+    out = given.out or Path(tempfile.mkdtemp())
+    out.mkdir(parents=True, exist_ok=True)
+    sys.path.insert(0, str(HERE))
+    bench = Bench(given.tools, given.cases, out, given.limit)
+    sections: dict[str, Callable[[], None]] = {
+        "open": bench.open,
+        "order": bench.order,
+        "jsts": bench.jsts,
+        "cases": bench.small,
+        "patterns": bench.patterns,
+        "speed": bench.speed,
+        "memory": bench.memory,
+        "regex": bench.regex,
+        "forced": bench.forced,
+    }
+    for name in given.only.split(","):
+        if name not in sections:
+            parser.error(f"no section {name!r}: {', '.join(sections)}")
+        sections[name]()
+    print("\n| what | must hold | measured | holds |\n|---|---|---|---|")
+    for what, wanted, measured, holds in bench.rows:
+        print(f"| {what} | {wanted} | {measured} | {'-' if holds is None else 'yes' if holds else '**no**'} |")
+
+
+if __name__ == "__main__":
+    main()
