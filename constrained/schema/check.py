@@ -17,7 +17,7 @@ from .errors import Problem, SchemaError
 from .lint import notes_on
 from .node import Node
 from .options import SchemaOptions
-from .reader import read
+from .registry import Registry
 
 #: raises ConstraintError for a pattern (ECMA-262) that cannot be kept
 CheckPattern = Callable[[str], object]
@@ -63,15 +63,20 @@ def check(
     ``pattern``: what patterns are tried with; None: ``Languages().regex``. Never raises for what is in the schema.
     """
     if isinstance(schema, Node):
-        root = schema
-        options = options or schema.source[1].registry.options
-    else:
-        options = options or SchemaOptions()
-        try:
-            root = read(schema, documents=documents, options=options)
-        except ConstraintError as error:
-            return Report(draft=options.draft, errors=[_problem(error)])
-    return _Walk(root, options, pattern or _compiles()).report
+        registry = schema.source[1].registry
+        schema, documents, options = registry.documents[0].raw, registry.given, options or registry.options
+    options = options or SchemaOptions()
+    registry = Registry(options, documents or {})
+    registry.errors = []
+    try:
+        at = registry.add("", schema)
+        root = at.child(at.raw, at.pointer, 0)
+    except ConstraintError as error:
+        problem = error.problem if isinstance(error, SchemaError) else Problem("", "#", str(error))
+        return Report(draft=options.draft, errors=[problem])
+    report = Report(draft=DRAFT_NAMES[at.dialect.draft])
+    _Walk(root, report, registry.errors, options, pattern or _compiles())
+    return report
 
 
 def _compiles() -> CheckPattern:
@@ -81,42 +86,39 @@ def _compiles() -> CheckPattern:
     return lambda text: languages.regex(text, "ecma")
 
 
-def _problem(error: ConstraintError) -> Problem:
-    return error.problem if isinstance(error, SchemaError) else Problem("", "#", str(error))
-
-
 class _Walk:
     """One pass over (schema, dynamic scope)."""
 
-    def __init__(self, root: Node, options: SchemaOptions, pattern: CheckPattern) -> None:
+    def __init__(
+        self, root: Node, report: Report, found: list[Problem], options: SchemaOptions, pattern: CheckPattern
+    ) -> None:
         self.options = options
         self.pattern = pattern
         self.patterns: dict[str, str | None] = {}
-        self.report = Report(draft=options.draft)
+        self.report = report
+        self.found = found
         self.keywords: Counter[str] = Counter()
         self.seen: set[tuple[Node, tuple[str, ...]]] = set()
         self.known: set[Node] = set()
         self.todo: list[tuple[Node, tuple[str, ...]]] = [(root, ())]
-        if root.always is None and hasattr(root, "source"):
-            self.report.draft = DRAFT_NAMES[root.source[1].dialect.draft]
         while self.todo:
             node, scope = self.todo.pop()
             try:
                 scope = node.within(scope)
                 if (node, scope) not in self.seen:
-                    if len(self.seen) > options.max_schemas:
-                        self.error(Problem("", node.pointer, f"more than {options.max_schemas:,} schemas are reached"))
-                        break
+                    if len(self.seen) >= options.max_schemas:
+                        raise SchemaError("", node.pointer, f"more than {options.max_schemas:,} schemas are reached")
                     self.seen.add((node, scope))
                     self.visit(node, scope)
             except SchemaError as error:
-                self.error(error.problem)
-        self.report.keywords = dict(self.keywords.most_common())
-        self.report.relaxed += [one for one in options.relaxed if one not in self.report.relaxed]
-
-    def error(self, problem: Problem) -> None:
-        if problem not in self.report.errors:
-            self.report.errors.append(problem)
+                self.found.append(error.problem)
+                if not error.problem.keyword:  # a limit
+                    break
+            except ConstraintError as error:
+                self.found.append(Problem("", node.pointer, str(error)))
+        report.errors = list(dict.fromkeys(self.found))
+        report.keywords = dict(self.keywords.most_common())
+        report.relaxed += [one for one in options.relaxed if one not in report.relaxed]
 
     def visit(self, node: Node, scope: tuple[str, ...]) -> None:
         if node.always is not None:
@@ -134,7 +136,7 @@ class _Walk:
             try:
                 children.append(target())
             except SchemaError as error:
-                self.error(error.problem)
+                self.found.append(error.problem)
         self.todo.extend((one, scope) for one in reversed(children))
 
     def first(self, node: Node) -> None:

@@ -72,6 +72,8 @@ def notes_on(node: Node, raw: dict[Any, Any], at: Resource) -> Iterator[Problem]
         elif keyword == "additionalItems" and type(raw.get("items")) is not list:
             yield Problem(keyword, pointer, "says nothing without items as a list")
         elif keyword == "format" and keyword in table:
+            if not isinstance(value, str):
+                continue  # an error, and said so
             if not asserted(value):
                 yield Problem(keyword, pointer, f"{shown(value)} is no standard format: an annotation")
             elif node.types is not None and "string" not in node.types:

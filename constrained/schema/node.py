@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TYPES = ("null", "boolean", "number", "string", "array", "object")
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class Node:
     """Identity is equality. ``pointer`` is for messages: ``#/properties/a`` or ``http://example.com/x#/items``.
 
@@ -85,7 +85,10 @@ class Node:
     #: the resource ($id) this schema belongs to, if it has a dynamic anchor; else "": it cannot matter to dynamic_ref
     resource: str = ""
     #: what the reader made this from: the JSON, the resource around it, levels of schema above it
-    source: tuple[Any, Resource, int] = field(init=False, repr=False)
+    source: tuple[Any, Resource, int] = field(init=False)
+
+    def __repr__(self) -> str:
+        return f"Node({self.pointer})"
 
     if not TYPE_CHECKING:
 

@@ -108,12 +108,16 @@ class Resource:
             if table is None:
                 table = self.table = handlers(self.dialect)
             if self.dialect.draft <= drafts.D7 and "$ref" in raw:
-                table["$ref"](node, raw["$ref"], self)
-                return
+                raw = {"$ref": raw["$ref"]}
             for keyword, value in raw.items():
                 handler = table.get(keyword)
                 if handler is not None:
-                    handler(node, value, self)
+                    try:
+                        handler(node, value, self)
+                    except SchemaError as error:
+                        if self.registry.errors is None:
+                            raise
+                        self.registry.errors.append(error.problem)
             if self.document.dynamic:
                 node.resource = self.name
         except BaseException:

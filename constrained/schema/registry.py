@@ -11,7 +11,7 @@ import msgspec
 from ..interface import ConstraintError
 from . import drafts
 from .drafts import Dialect
-from .errors import SchemaError
+from .errors import Problem, SchemaError
 from .node import Node
 from .options import SchemaOptions
 from .references import Resource
@@ -52,6 +52,8 @@ class Registry:
         self.resources: dict[str, Resource] = {}
         self.documents: list[Document] = []
         self.count = 0
+        #: None: a wrong value is raised. Else it is written down here and its keyword left out (for check())
+        self.errors: list[Problem] | None = None
         self.true = Node("#", always=True)
         self.false = Node("#", always=False)
         self._inner: dict[tuple[int, str], Resource] = {}

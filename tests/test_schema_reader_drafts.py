@@ -1,0 +1,94 @@
+"""Drafts 4, 6 and 2019-09, of which no cases are vendored: the suite's schemas moved there, jsonschema as judge."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft4Validator, Draft6Validator, Draft201909Validator
+from node_validator import valid
+from referencing import Registry
+from referencing.jsonschema import specification_with
+
+from plait.constrained.schema.options import SchemaOptions
+from plait.constrained.schema.reader import read
+
+SUITE = json.loads(gzip.decompress((Path(__file__).parent / "json_schema_suite" / "cases.json.gz").read_bytes()))
+REMOTES = {f"http://localhost:1234/{name}": schema for name, schema in SUITE["remotes"].items()}
+JUDGES: dict[str, Any] = {
+    "http://json-schema.org/draft-04/schema#": Draft4Validator,
+    "http://json-schema.org/draft-06/schema#": Draft6Validator,
+    "https://json-schema.org/draft/2019-09/schema": Draft201909Validator,
+}
+#: groups where the judge and the reader part, and why
+EXPLAINED = {
+    # numeric in draft 4: asserted here, since it can mean only one thing
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "optional/bignum",
+    # draft 4's integer leaves out 1.0, of which the instance's text would have to be known
+    "type",
+    "optional/float-overflow",
+    # dependencies is asserted in every draft
+    "dependencies",
+    "optional/dependencies-compatibility",
+    # 2019-09 says nowhere that contains evaluates items; jsonschema lets it
+    "unevaluatedItems",
+    # jsonschema 4.26 does not let a non-boolean additionalProperties evaluate in 2019-09; 9.3.2.3 there does
+    "unevaluatedProperties",
+    # a remote schema in 2020-12 is read as what it says it is
+    "dynamicRef",
+    # the pattern's dialect, and formats: not the reader's
+    "optional/ecmascript-regex",
+    "format",
+    "vocabulary",
+}
+
+
+def moved(value: Any, uri: str) -> Any:
+    """The schema in another draft: its $schema, and the spelling of identifiers."""
+    if isinstance(value, list):
+        return [moved(one, uri) for one in value]
+    if not isinstance(value, dict):
+        return value
+    old = "draft-04" in uri
+    return {
+        "id" if old and key == "$id" else key: uri if key == "$schema" and isinstance(one, str) else moved(one, uri)
+        for key, one in value.items()
+    }
+
+
+def groups(uri: str) -> Iterator[tuple[str, Any, list[Any]]]:
+    for group in SUITE["groups"]:
+        if group["suite"] in EXPLAINED or "format" in group["suite"]:
+            continue
+        if not (isinstance(group["schema"], bool) and "draft-04" in uri) and "\\p{" not in json.dumps(group["schema"]):
+            yield group["suite"], moved(group["schema"], uri), [test["data"] for test in group["tests"]]
+
+
+@pytest.mark.parametrize("uri", list(JUDGES))
+def test_the_suites_schemas_in_other_drafts(uri: str) -> None:
+    draft = {"04": "4", "06": "6", "09": "2019-09"}[uri.removesuffix("/schema").removesuffix("/schema#")[-2:]]
+    specification = specification_with(uri)
+    registry: Any = Registry().with_resources(
+        [(name, specification.create_resource(schema)) for name, schema in REMOTES.items()]
+    )
+    judged = 0
+    wrong = []
+    for suite, schema, instances in groups(uri):
+        judge = JUDGES[uri](schema, registry=registry)
+        root = read(schema, documents=REMOTES, options=SchemaOptions(draft=draft, format="annotate"))
+        for instance in instances:
+            try:
+                wanted = judge.is_valid(instance)
+            except Exception:
+                continue  # a spelling that this draft does not have, or a reference that only newer drafts resolve
+            judged += 1
+            if valid(root, instance) != wanted:
+                wrong.append((suite, schema, instance, wanted))
+    assert wrong == []
+    assert judged > 1_000
