@@ -112,6 +112,9 @@ class DfaMatcher:
     def state(self) -> int:
         return self._moves[0]
 
+    def prepare(self, seconds: float | None = None) -> bool:
+        return True
+
     def mask(self) -> Mask:
         return self.constraint.mask(self._moves[0])
 

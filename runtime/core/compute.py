@@ -112,6 +112,7 @@ class Deliver:
         with state.guard(gen.strand):
             gen.strand.seq.forget_fresh()
             gen.pick(found)
+            state.look(gen)
             if gen.end is not None:
                 state.end_gen(gen)
             else:
@@ -130,3 +131,19 @@ class Deliver:
                     state.end_fork(op)
             elif isinstance(op, Scoring) and not op.need():
                 state.end_score(op)
+
+
+class Prepare:
+    """Gens that do not know yet what their constraints allow look for it, one slice each, while the budget lasts."""
+
+    def run(self, state: State, turn: Turn) -> None:
+        for gen in list(state.unready):
+            if state.budget.slice() <= 0.0:
+                return
+            with state.guard(gen.strand):
+                state.look(gen)
+                if gen.end is not None:
+                    gen.admitted(gen.strand.seq.n)
+                    state.end_gen(gen)
+                elif gen.strand.status is Status.RUNNING:
+                    state.events += gen.outgoing()

@@ -11,7 +11,7 @@ from ...radix import Order
 from ..models.interface import Model
 from ..wire import CoreEvent, Stats, ToCore
 from .capacity import Capacity
-from .compute import Deliver, Forward
+from .compute import Deliver, Forward, Prepare
 from .counters import Timings
 from .inbox import Inbox
 from .schedule import Admit, Continue, Preempt, Turn
@@ -54,7 +54,7 @@ class Core:
         capacity = Capacity(self.state)
         self._before: tuple[Action, ...] = (Proceed(), Preempt(capacity), Continue(capacity), Admit(capacity))
         self._forward = Forward(timer)
-        self._after: tuple[Action, ...] = (Deliver(), Proceed())
+        self._after: tuple[Action, ...] = (Deliver(), Prepare(), Proceed())
 
     def receive(self, message: ToCore) -> None:
         """Apply one frame. Raises ValueError if it opens a strand that is open already (a fault of the front)."""
@@ -78,6 +78,7 @@ class Core:
     def step(self) -> list[CoreEvent]:
         """One turn: take up ops, admit, batch, forward, sample, advance. Returns what to tell the front."""
         state, turn, timings = self.state, Turn(), self.timings
+        state.budget.renew()
         began = self._timer()
         for action in self._before:
             action.run(state, turn)

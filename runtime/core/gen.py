@@ -7,22 +7,27 @@
                     released | held back by the stop scanner
     on the wire     out ........ new since the last Tokens frame
 
-Everything here is a function of (params, seed, constraint, the ids so far); :meth:`Gen.replay` relies on that.
+Everything here is a function of (params, seed, constraint, the ids so far); a replay relies on that.
+
+What a constraint allows next may take long to find out. :meth:`Gen.prepare` does that in slices; until it is done the
+gen is not :attr:`Gen.ready`: it may compute its prompt, but its last row, whose logits need the mask, sits out.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...constrained.interface import Constraint, Matcher
+from ...constrained.interface import ConstraintError, Matcher
 from ...constrained.jump import settled_prefix
 from ...radix import SlotPool
 from ..protocol import Reason
 from ..wire import CoreLogprob, Ended, Sample, Started, Tokens
 from .account import Account
 from .batch import IntArray, Op, Segment
+from .constraints import Defined
 from .kit import Kit, OpError
 from .prefill import prefill
 from .sampler import Sampled, SamplerRow
@@ -42,7 +47,7 @@ class End:
 class Gen(Op):
     """One Sample. ``end`` is set once it is over; then :meth:`finish` settles the strand's ids."""
 
-    def __init__(self, strand: Strand, request: Sample, constraint: Constraint | None, kit: Kit) -> None:
+    def __init__(self, strand: Strand, request: Sample, constraint: Defined | None, kit: Kit) -> None:
         seq = strand.seq
         if not seq.n:
             raise OpError("invalid_value", "there is nothing to continue: the prompt holds no tokens", "prompt")
@@ -62,7 +67,8 @@ class Gen(Op):
         self._base = seq.n
         self._limit = min(request.params.max_tokens, kit.context_length - seq.n)
         self._matcher: Matcher | None = None if constraint is None else constraint.matcher()
-        self._scanner = StopScanner(request.params.stop) if request.params.stop else None
+        stops, patterns = request.params.stop, request.params.stop_regex
+        self._scanner = StopScanner(stops, patterns) if stops or patterns else None
         self._row = SamplerRow(request.params, seq.ids, choice=request.choice)
         self._stop_ids = frozenset(request.params.stop_ids)
         self._pieces: list[bytes] = []
@@ -74,26 +80,28 @@ class Gen(Op):
         self._data = bytearray()  # released, not yet on the wire
         self._logprobs: list[CoreLogprob] = []
         self._started: Started | None = None
-        if self._limit > 0:
-            self._jump()
-            self._replay(request)
-            self._drain()
-            if self.end is None and self._matcher is not None and self._matcher.finished:
-                self.end = End("stop")  # the language holds nothing but the empty string
+        self._known = self._matcher is None or self._limit <= 0  # what may come next
+        self._again: deque[int] = deque()  # sampled by an earlier epoch, still to be gone over
+        if self._limit > 0 and (request.resume_ids or request.resume_usage is not None):
+            self._again.extend(request.resume_ids)
+            self._resumes: Sample | None = request
+        else:
+            self._resumes = None
 
     # ------------------------------------------------------------ Op
 
     def rows(self) -> int:
-        return self.strand.seq.n - self.strand.seq.kv_len
+        left = self.need()
+        return left if self.ready or self._limit <= 0 else max(0, left - 1)
 
     def need(self) -> int:
-        return self.rows()
+        return self.strand.seq.n - self.strand.seq.kv_len
 
     def growth(self) -> int:
         return max(0, self._limit - len(self._pieces) - 1)
 
     def schedule(self, rows: int, pool: SlotPool) -> list[Segment]:
-        wanted = 1 if self._limit > 0 and rows == self.rows() else 0
+        wanted = 1 if self._limit > 0 and rows == self.need() else 0
         return [prefill(self, self.account, rows, pool, wanted)]
 
     def retract(self) -> None:
@@ -113,7 +121,7 @@ class Gen(Op):
 
     def computed(self) -> None:
         """A forward without logits for us is over: a prefill-only gen ends when all ids have KV."""
-        if self._limit <= 0 and not self.rows():
+        if self._limit <= 0 and not self.need():
             self.end = End("length")
 
     @property
@@ -127,16 +135,44 @@ class Gen(Op):
         return self._row
 
     def pick(self, sampled: Sampled) -> None:
-        """Take what the sampler picked, and then whatever the constraint forces after it."""
+        """Take what the sampler picked. What the constraint forces after it comes with :meth:`prepare`."""
         forced = bool(self._pending)
         if forced:
             self._pending.popleft()
         self._take(sampled.id, forced, sampled.logprob, sampled.top)
-        if self.end is None and not self._pending:
-            self._jump()
-            self._drain()
+
+    @property
+    def ready(self) -> bool:
+        """Nothing is left for :meth:`prepare` to do."""
+        return self.end is not None or (
+            self._known and self._resumes is None and (not self._pending or self.params.logprobs)
+        )
+
+    def prepare(self, seconds: float | None = None) -> bool:
+        """Work for up to about ``seconds`` (None: to the end) on what may come next, and take what is forced.
+
+        True once the gen is :attr:`ready`. Raises OpError where the constraint exceeds a limit.
+        """
+        until = None if seconds is None else time.monotonic() + seconds
+        while self.end is None:
+            if not self._known and not self._look(until):
+                return False
+            if self.end is not None:
+                break
+            if self._again:
+                self._take_again(self._again.popleft())
+            elif self._resumes is not None:
+                self._resumed()
+            elif self._pending and not self.params.logprobs:
+                self._take(self._pending.popleft(), True, None)
+            else:
+                return True
+        self._resumed()
+        return True
 
     def abort(self) -> None:
+        if self._resumes is not None:
+            self.prepare()  # what an earlier epoch said is part of the text
         self.end = End("abort")
 
     # ------------------------------------------------------------ what goes out
@@ -147,6 +183,8 @@ class Gen(Op):
         if self._started is not None:
             events.append(self._started)
             self._started = None
+        if self._resumes is not None:
+            return events  # an earlier epoch said it all
         if self._sent < len(self._pieces) or self._data:
             while self._settled < len(self._ends) and self._ends[self._settled] <= self._released:
                 self._settled += 1
@@ -233,42 +271,46 @@ class Gen(Op):
             self.end = End("stop")
         elif len(self._pieces) >= self._limit:
             self.end = End("length")
+        else:
+            self._known = self._matcher is None or bool(self._pending)
 
     def _release(self, data: bytes) -> None:
         self._data += data
         self._released += len(data)
 
-    def _jump(self) -> None:
-        """Queue the settled ids of a forced run that starts here."""
-        if self._matcher is None:
-            return
-        run = self._matcher.forced()
-        if run:
-            ids, _ = settled_prefix(self._matcher, self._kit.vocabulary, run)
-            self._pending.extend(ids)
+    def _look(self, until: float | None) -> bool:
+        """Find out what may come next, and queue the settled ids of a forced run that starts here."""
+        matcher = self._matcher
+        assert matcher is not None
+        try:
+            if not matcher.prepare(None if until is None else max(0.0, until - time.monotonic())):
+                return False
+            self._known = True
+            run = matcher.forced()
+            if run:
+                ids, _ = settled_prefix(matcher, self._kit.vocabulary, run)
+                self._pending.extend(ids)
+        except ConstraintError as error:
+            raise OpError("invalid_constraint", str(error), "constraint") from error
+        if not run and matcher.finished:
+            self.end = End("stop")  # the language holds nothing but the empty string
+        return True
 
-    def _drain(self) -> None:
-        """Append what is forced, up to a stop or max_tokens. With logprobs each waits for its logits instead."""
-        if self.params.logprobs:
-            return
-        while self._pending and self.end is None:
-            self._take(self._pending.popleft(), True, None)
+    def _take_again(self, token: int) -> None:
+        """Go over what an earlier epoch sampled, as it did."""
+        forced = bool(self._pending) and self._pending[0] == token
+        if forced:
+            self._pending.popleft()
+        else:
+            self._pending.clear()
+        self._take(token, forced, None)
 
-    def _replay(self, request: Sample) -> None:
-        """Go over what an earlier epoch sampled, as it did, and emit nothing for it."""
-        if not request.resume_ids and request.resume_usage is None:
+    def _resumed(self) -> None:
+        """All that an earlier epoch sampled was gone over: nothing is emitted for it."""
+        if self._resumes is None:
             return
-        for token in request.resume_ids:
-            if self.end is not None:
-                break
-            forced = bool(self._pending) and self._pending[0] == token
-            if forced:
-                self._pending.popleft()
-            else:
-                self._pending.clear()
-            self._take(token, forced, None)
-            if self.end is None and not self._pending:
-                self._jump()
-        self.account.resume(request.resume_usage, self.strand.seq.n - 1)
+        self.account.resume(self._resumes.resume_usage, self.strand.seq.n - 1)
+        self._resumes = None
+        self._again.clear()
         self._sent = len(self._pieces)
         self._data.clear()

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
-from ...constrained.compiler import load
-from ...constrained.interface import ConstraintError
-from ...constrained.masks import MaskCache
 from ..wire import (
     AbortStrand,
     CloseStrand,
@@ -18,11 +13,8 @@ from ..wire import (
     Stop,
     ToCore,
 )
-from .kit import OpError
 from .state import State
 from .strand import Status, Strand
-
-log = logging.getLogger("plait.core")
 
 
 class Inbox:
@@ -31,7 +23,6 @@ class Inbox:
     def __init__(self, state: State) -> None:
         self._state = state
         self.stopped = False
-        self._masks = MaskCache()
 
     def receive(self, message: ToCore) -> None:
         for item in message.items:
@@ -46,9 +37,9 @@ class Inbox:
                 if strand is not None:
                     self._state.abort(strand)
             elif isinstance(item, Define):
-                self._define(item)
+                self._state.constraints.define(item.key, item.payload)
             elif isinstance(item, Forget):
-                self._state.constraints.pop(item.key, None)
+                self._state.constraints.forget(item.key)
             elif isinstance(item, Stop):
                 self.stopped = True
 
@@ -72,13 +63,3 @@ class Inbox:
     def _wake(self, strand: Strand) -> None:
         if strand.status is Status.IDLE:
             self._state.ready.append(strand)
-
-    def _define(self, item: Define) -> None:
-        """A payload that cannot be loaded fails the ops that use it, not the core."""
-        try:
-            constraint = load(item.payload, self._state.kit.vocabulary, item.key, self._masks)
-        except (ConstraintError, ValueError) as error:
-            log.warning("constraint %s cannot be loaded: %s", item.key, error)
-            self._state.constraints[item.key] = OpError("invalid_constraint", str(error), "constraint")
-        else:
-            self._state.constraints[item.key] = constraint

@@ -148,9 +148,9 @@ class Admit:
 
     def _schedule(self, state: State, turn: Turn, op: Op) -> None:
         rows = min(op.rows(), turn.budget)
-        if not rows:
-            assert isinstance(op, Forking)
-            state.end_fork(op)
+        if not rows:  # a fork that is cached whole, or a gen that does not know yet what may come
+            if isinstance(op, Forking):
+                state.end_fork(op)
             return
         fits = self._capacity.make_room(rows)
         assert fits, "admitted without room"

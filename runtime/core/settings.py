@@ -16,6 +16,9 @@ class CoreSettings:
     ``score_rows``: rows of a Score whose logits one step may hold (each is a vocabulary wide).
     ``reserve_share``, ``reserve_cap``: admission keeps this part of a sample's remaining max_tokens (at most the
     cap, in tokens) free for its growth; what grows beyond is what retraction is for.
+    ``constraint_step_s``: seconds that all rows of a step may spend together on finding out what their constraints
+    allow; a row that is not done by then sits out the step. ``constraint_slice_s``: of these, what one row gets at a
+    time. ``constraint_bytes``: of built constraints that are kept.
     """
 
     kv_tokens: int
@@ -26,6 +29,9 @@ class CoreSettings:
     reserve_share: float = 0.5
     reserve_cap: int = 512
     stats_interval_s: float = 0.25
+    constraint_step_s: float = 0.005
+    constraint_slice_s: float = 0.002
+    constraint_bytes: int = 512 * 1024 * 1024
 
     def __post_init__(self) -> None:
         for name in ("kv_tokens", "step_tokens", "mixed_tokens", "max_running", "score_rows"):

@@ -12,12 +12,13 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ...constrained.interface import Constraint
 from ...constrained.vocabulary import Vocabulary
 from ...radix import FCFS, Order, RadixTree, SlotPool
 from ..models.interface import Model
 from ..wire import Append, CloseStrand, CoreEvent, CoreOp, ForkAt, Forked, OpFailed, Sample, Score
 from .batch import IntArray, Op
+from .budget import Budget
+from .constraints import Constraints, Defined
 from .counters import Counters
 from .forking import Forking
 from .gen import Gen
@@ -53,7 +54,9 @@ class State:
         self.waiting: list[Strand] = []  # the most urgent first
         self.ready: deque[Strand] = deque()  # may take up the next op
         self.resting: dict[Strand, None] = {}  # may hold KV and do not run, the longest idle first
-        self.constraints: dict[str, Constraint | OpError] = {}
+        self.constraints = Constraints(vocabulary, settings.constraint_bytes)
+        self.budget = Budget(settings.constraint_step_s, settings.constraint_slice_s)
+        self.unready: dict[Gen, None] = {}  # they look for what their constraints allow, the longest waiting first
         self.events: list[CoreEvent] = []
         self.counters = Counters()
         self._arrivals = itertools.count()
@@ -100,6 +103,7 @@ class State:
         if isinstance(request, Sample):
             gen = Gen(strand, request, self._constraint(request.constraint), self.kit)
             strand.current = gen
+            self.look(gen)
             if gen.end is not None:
                 gen.admitted(strand.seq.n)
                 self.end_gen(gen)
@@ -117,15 +121,15 @@ class State:
             strand.current = Scoring(strand, request, self.kit, self.settings.score_rows)
         self._wait(strand)
 
-    def _constraint(self, key: str | None) -> Constraint | None:
-        if key is None:
-            return None
-        found = self.constraints.get(key)
-        if found is None:
-            raise OpError("internal", f"constraint {key!r} was not defined")
-        if isinstance(found, OpError):
-            raise found
-        return found
+    def _constraint(self, key: str | None) -> Defined | None:
+        return None if key is None else self.constraints[key]
+
+    def look(self, gen: Gen) -> None:
+        """Let a gen find out what may come next, as far as this step's budget goes. It may end of that."""
+        seconds = self.budget.slice()
+        self.unready.pop(gen, None)
+        if not gen.ready and not (seconds > 0.0 and gen.prepare(seconds)):
+            self.unready[gen] = None  # at the end: whoever takes long gives way
 
     def end_gen(self, gen: Gen) -> None:
         self.events += gen.outgoing()
@@ -150,11 +154,16 @@ class State:
     def _settle(self, op: Op) -> None:
         """The op is over: commit its KV, so that what it generated can be found, and go on with the next."""
         strand = op.strand
+        self._look_no_more(op)
         self._count(op)
         strand.seq.forget_fresh()
         strand.seq.publish(strand.seq.kv_len)
         self._leave(strand)
         self._idle(strand)
+
+    def _look_no_more(self, op: Op | None) -> None:
+        if isinstance(op, Gen):
+            self.unready.pop(op, None)
 
     def _count(self, op: Op) -> None:
         counters, account = self.counters, op.account
@@ -257,6 +266,7 @@ class State:
     def close(self, strand: Strand) -> None:
         """Forget the strand and every child it has not forked yet. What it computed stays findable."""
         op = strand.current
+        self._look_no_more(op)
         if op is not None:
             for slots in op.held():
                 self.pool.release(slots)

@@ -1,4 +1,4 @@
-"""Stop strings, matched on bytes as they come, holding back only what may be the start of one.
+"""Stop strings and stop regexes, matched on bytes as they come, holding back only what may be the start of one.
 
 ::
 
@@ -6,11 +6,10 @@
     stops             "\\nQuestion:"   "###"
                       `------ released -'`held' the longest suffix that begins a stop
 
-An Aho-Corasick automaton (Aho, Corasick: "Efficient string matching", CACM 18, 1975) has one state for each prefix of
-a stop, and stands at the longest suffix of the bytes so far that is such a prefix: its depth is the number of bytes
-to hold back. Linear in the bytes fed, however they are cut into pieces.
-
-The match that ends first wins; of several that end at one byte, the longest, since the others lie inside it.
+The match that ends first wins; of several that end at one byte, the longest, since the others lie inside it. Strings
+are found by an Aho-Corasick automaton (Aho, Corasick: "Efficient string matching", CACM 18, 1975), which has one state
+for each prefix of a stop, and stands at the longest suffix of the bytes so far that is such a prefix: its depth is the
+number of bytes to hold back. Linear in the bytes fed, however they are cut into pieces. Regexes: :mod:`.stop_search`.
 """
 
 from __future__ import annotations
@@ -20,11 +19,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from .stop_search import Found, StopSearch
+
 _SHARED_BYTES = 4096  # automata of larger stop lists are not kept for the next gen
 
 
 class Match(NamedTuple):
-    """``stop`` begins ``start`` bytes after the first byte ever fed."""
+    """``stop``, what matched, begins ``start`` bytes after the first byte ever fed."""
 
     stop: bytes
     start: int
@@ -33,13 +34,14 @@ class Match(NamedTuple):
 class StopScanner:
     """One gen's position in its stops. Raises ValueError for an empty stop."""
 
-    __slots__ = ("_automaton", "_fed", "_held", "_matched", "_state")
+    __slots__ = ("_fed", "_held", "_matched", "_parts")
 
-    def __init__(self, stop: Sequence[bytes]) -> None:
-        stops = tuple(stop)
-        small = sum(map(len, stops)) <= _SHARED_BYTES
-        self._automaton = _shared_automaton(stops) if small else _Automaton(stops)
-        self._state = 0
+    def __init__(self, stop: Sequence[bytes] = (), patterns: Sequence[str] = ()) -> None:
+        self._parts: list[_Strings | StopSearch] = []
+        if stop:
+            self._parts.append(_Strings(tuple(stop)))
+        if patterns:
+            self._parts.append(StopSearch(patterns))
         self._held = b""
         self._fed = 0
         self._matched = False
@@ -51,6 +53,44 @@ class StopScanner:
         """
         if self._matched:
             raise ValueError("the stop scanner has matched already")
+        pending = self._held + data
+        base = self._fed - len(self._held)
+        self._fed += len(data)
+        hold = self._fed
+        first: Found | None = None
+        for part in self._parts:
+            found = part.scan(data)
+            if found is not None and (first is None or found < first):
+                first = found
+            hold = min(hold, part.hold)
+        if first is not None:
+            self._matched, self._held = True, b""
+            return pending[: first.start - base], Match(pending[first.start - base : first.end - base], first.start)
+        self._held = pending[hold - base :]
+        return pending[: hold - base], None
+
+    def flush(self) -> bytes:
+        """The bytes still held back: nothing more will come, so they are no stop. b"" after a match."""
+        held, self._held = self._held, b""
+        return held
+
+
+class _Strings:
+    """One gen's position in its stop strings; the surface of :class:`.stop_search.StopSearch`."""
+
+    __slots__ = ("_automaton", "_fed", "_state")
+
+    def __init__(self, stops: tuple[bytes, ...]) -> None:
+        small = sum(map(len, stops)) <= _SHARED_BYTES
+        self._automaton = _shared_automaton(stops) if small else _Automaton(stops)
+        self._state = 0
+        self._fed = 0
+
+    @property
+    def hold(self) -> int:
+        return self._fed - self._automaton.depth[self._state]
+
+    def scan(self, data: bytes) -> Found | None:
         goto, fail, ends = self._automaton.goto, self._automaton.fail, self._automaton.ends
         state = self._state
         for index, byte in enumerate(data):
@@ -61,20 +101,11 @@ class StopScanner:
             state = following or 0
             stop = ends[state]
             if stop is not None:
-                start = self._fed + index + 1 - len(stop)
-                before = (self._held + data)[: start - (self._fed - len(self._held))]
-                self._matched, self._held = True, b""
-                return before, Match(stop, start)
-        pending = self._held + data
-        free = len(pending) - self._automaton.depth[state]
-        self._state, self._held = state, pending[free:]
+                end = self._fed + index + 1
+                return Found(end, end - len(stop))
+        self._state = state
         self._fed += len(data)
-        return pending[:free], None
-
-    def flush(self) -> bytes:
-        """The bytes still held back: nothing more will come, so they are no stop. b"" after a match."""
-        held, self._held, self._state = self._held, b"", 0
-        return held
+        return None
 
 
 class _Automaton:
