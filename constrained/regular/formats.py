@@ -1,0 +1,264 @@
+"""The ``format`` names of JSON Schema as languages.
+
+Each name has a language that holds only valid strings, and one that holds every valid string; for most names they are
+the same. What a text is held to is the first; what ``not: {"format": ...}`` leaves is the complement of the second.
+
+======================  ==============================================  ==========================================
+name                    follows                                         left out of the first, though valid
+======================  ==============================================  ==========================================
+date, date-time, time   RFC 3339, leap years, leap seconds at 23:59     year 0000, fractions over 20 digits, leap
+                        UTC only                                        seconds at offsets that are not quarters
+duration                RFC 3339 appendix A
+email, idn-email        RFC 5321, 6531; local part up to 64 octets      comments, obsolete forms
+hostname                RFC 1123, labels up to 63, 253 in all           labels with ``--`` in third place (``xn--``)
+idn-hostname            RFC 5890 to 5893; see :mod:`.idn`               see there
+ipv4, ipv6              RFC 2673, RFC 4291 (no zone, no prefix length)
+uri, uri-reference      RFC 3986
+iri, iri-reference      RFC 3987
+uri-template            RFC 6570                                        operators that are reserved for later
+uuid                    RFC 4122, any version
+json-pointer            RFC 6901
+relative-json-pointer   its draft 01
+regex                   ECMA-262, mode u; see :mod:`.expressions`       see there
+======================  ==============================================  ==========================================
+
+Any other name (int32, float, password, ...) is no assertion: :func:`known` does not hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from . import expressions, idn
+from .language import Language
+
+if TYPE_CHECKING:
+    from .languages import Languages
+
+Build = Callable[["Languages"], Language]
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    #: only valid strings
+    build: Build
+    #: every valid string, and perhaps more; None: ``build`` is exact
+    wide: Build | None = None
+
+
+def known() -> frozenset[str]:
+    """The names that are assertions."""
+    return frozenset(_FORMATS)
+
+
+_made: WeakKeyDictionary[Languages, dict[tuple[str, bool], Language]] = WeakKeyDictionary()
+
+
+def language(languages: Languages, name: str) -> Language:
+    """Strings that are valid for the format ``name`` (a known one): never one that is not."""
+    table = _made.setdefault(languages, {})
+    found = table.get((name, True))
+    if found is None:
+        found = table[name, True] = _FORMATS[name].build(languages)
+    return found
+
+
+def outside(languages: Languages, name: str) -> Language:
+    """Strings that are not valid for the format ``name`` (a known one): never one that is."""
+    table = _made.setdefault(languages, {})
+    found = table.get((name, False))
+    if found is None:
+        wide = _FORMATS[name].wide
+        held = language(languages, name) if wide is None else wide(languages)
+        found = table[name, False] = languages.complement(held)
+    return found
+
+
+# ---------------------------------------------------------------- dates and times
+
+_YEAR = "(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])"
+_LEAP_YEAR = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
+_DAYS = (
+    "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8])"
+)
+_DATE = f"(?:{_YEAR}-(?:{_DAYS})|{_LEAP_YEAR}-02-29)"
+_HOUR = "(?:[01][0-9]|2[0-3])"
+_FRACTION = "(?:[.][0-9]{1,20})?"
+_OFFSET = f"(?:[Zz]|[+-]{_HOUR}:[0-5][0-9])"
+
+
+def _leap_second() -> str:
+    """hh:mm:60 with an offset, where that is 23:59:60 in UTC; offsets in quarters of an hour."""
+    hours = []
+    for hour in range(24):
+        minutes = []
+        for offset in (0, 15, 30, 45):
+            east = (59 + offset) % 60
+            ahead = (hour - 23 - (offset > 0)) % 24
+            behind = 23 - hour
+            # +hh:mm is ahead of UTC; -hh:mm behind
+            minutes.append((east, f"[+]{ahead:02}:{offset:02}"))
+            minutes.append((59 - offset, f"-{behind:02}:{offset:02}"))
+        if hour == 23:
+            minutes.append((59, "[Zz]"))
+        at: dict[int, list[str]] = {}
+        for minute, text in minutes:
+            at.setdefault(minute, []).append(text)
+        rest = "|".join(f"{minute:02}:60{_FRACTION}(?:{'|'.join(texts)})" for minute, texts in at.items())
+        hours.append(f"{hour:02}:(?:{rest})")
+    return "|".join(hours)
+
+
+_TIME = f"(?:{_HOUR}:[0-5][0-9]:[0-5][0-9]{_FRACTION}{_OFFSET}|{_leap_second()})"
+#: with every leap second, and any number of digits
+_WIDE_TIME = f"{_HOUR}:[0-5][0-9]:(?:[0-5][0-9]|60)(?:[.][0-9]+)?{_OFFSET}"
+_WIDE_DATE = f"(?:[0-9]{{4}}-(?:{_DAYS}|02-29))"
+
+_DURATION = "P(?:[0-9]+W|(?:[0-9]+D|[0-9]+M(?:[0-9]+D)?|[0-9]+Y(?:[0-9]+M(?:[0-9]+D)?)?)(?:T{time})?|T{time})".replace(
+    "{time}", "(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)"
+)
+
+# ---------------------------------------------------------------- addresses
+
+_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_IPV4 = f"{_OCTET}(?:[.]{_OCTET}){{3}}"
+_H16 = "[0-9A-Fa-f]{1,4}"
+_LS32 = f"(?:{_H16}:{_H16}|{_IPV4})"
+
+
+def _ipv6() -> str:
+    """RFC 3986's nine forms: so many groups, ``::``, so many groups, the last two perhaps as an IPv4 address."""
+    forms = [f"(?:{_H16}:){{6}}{_LS32}"]
+    for after in range(5, -1, -1):
+        before = 6 - after - 1
+        lead = f"(?:{_H16}(?::{_H16}){{0,{before - 1}}})?" if before else ""
+        forms.append(f"{lead}::(?:{_H16}:){{{after}}}{_LS32}")
+    forms.append(f"(?:{_H16}(?::{_H16}){{0,5}})?::{_H16}")
+    forms.append(f"(?:{_H16}(?::{_H16}){{0,6}})?::")
+    return "(?:" + "|".join(forms) + ")"
+
+
+_IPV6 = _ipv6()
+
+_LABEL = f"[A-Za-z0-9]{idn.LABEL_TAIL}"
+_WIDE_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_ATEXT = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]"
+_QUOTED = r'"(?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\[\x20-\x7e]){0,31}"'
+_LITERAL = rf"\[(?:{_IPV4}|IPv6:{_IPV6})\]"
+#: letters, marks and digits beyond ASCII, for the names in internationalized addresses
+_BEYOND = r"[^\x00-\x7f]"
+
+
+def _regex(pattern: str) -> Build:
+    return lambda languages: languages.regex(pattern, "python")
+
+
+def _hostname(languages: Languages) -> Language:
+    return _short(languages, f"(?:{_LABEL})(?:[.](?:{_LABEL}))*", 253)
+
+
+def _wide_hostname(languages: Languages) -> Language:
+    return _short(languages, f"{_WIDE_LABEL}(?:[.]{_WIDE_LABEL})*", 253)
+
+
+def _short(languages: Languages, pattern: str, length: int) -> Language:
+    any_char = languages.regex("(?s:.)", "python")
+    return languages.intersect(languages.regex(pattern, "python"), languages.repeat(any_char, 0, length))
+
+
+def _email(languages: Languages) -> Language:
+    atoms = _short(languages, f"{_ATEXT}+(?:[.]{_ATEXT}+)*", 64)
+    local = languages.union(atoms, languages.regex(_QUOTED, "python"))
+    domain = languages.union(_hostname(languages), languages.regex(_LITERAL, "python"))
+    return languages.concat(local, languages.literal("@"), domain)
+
+
+def _idn_email(languages: Languages) -> Language:
+    """The local part is at most 64 octets of UTF-8: 64, 32, 21 or 16 characters, by the longest that it may hold."""
+    atext = rf"(?:{_ATEXT}|{_BEYOND})"
+    atoms = languages.regex(rf"{atext}+(?:[.]{atext}+)*", "python")
+    quoted = languages.regex(r'"(?:[^\x00-\x1f"\\\x7f]|\\[\x20-\x7e]){0,15}"', "python")
+    short = languages.regex(
+        r"[\x00-\x7f]{0,64}|[\x00-\u07ff]{0,32}|[\x00-\uffff]{0,21}|[\x00-\U0010ffff]{0,16}", "python"
+    )
+    local = languages.intersect(languages.union(atoms, quoted), short)
+    label = r"[A-Za-z0-9\p{L}\p{M}\p{N}](?:[A-Za-z0-9\p{L}\p{M}\p{N}-]{0,14}[A-Za-z0-9\p{L}\p{M}\p{N}])?"
+    names = languages.regex(rf"{label}(?:[.]{label}){{0,7}}", "python")
+    domain = languages.union(_hostname(languages), names, languages.regex(_LITERAL, "python"))
+    return languages.concat(local, languages.literal("@"), domain)
+
+
+# ---------------------------------------------------------------- URIs
+
+_UCS = "".join(
+    f"\\U{low:08x}-\\U{high:08x}"
+    for low, high in [
+        (0xA0, 0xD7FF),
+        (0xF900, 0xFDCF),
+        (0xFDF0, 0xFFEF),
+        *((plane << 16, (plane << 16) | 0xFFFD) for plane in range(1, 14)),
+        (0xE1000, 0xEFFFD),
+    ]
+)
+_PRIVATE = "\\ue000-\\uf8ff\\U000f0000-\\U000ffffd\\U00100000-\\U0010fffd"
+
+
+def _uri(international: bool, reference: bool) -> str:
+    more = _UCS if international else ""
+    unreserved = f"A-Za-z0-9._~{more}-"
+    escaped = "%[0-9A-Fa-f]{2}"
+    subs = "!$&'()*+,;="
+    char = f"(?:[{subs}:@{unreserved}]|{escaped})"
+    query = f"(?:[{subs}:@/?{_PRIVATE if international else ''}{unreserved}]|{escaped})*"
+    fragment = f"(?:[{subs}:@/?{unreserved}]|{escaped})*"
+    user = f"(?:(?:[{subs}:{unreserved}]|{escaped})*@)?"
+    future = "[vV][0-9A-Fa-f]+[.][A-Za-z0-9._~!$&'()*+,;=:-]+"
+    host = rf"(?:\[(?:{_IPV6}|{future})\]|(?:[{subs}{unreserved}]|{escaped})*)"
+    authority = f"//{user}{host}(?::[0-9]*)?(?:/{char}*)*"
+    absolute = f"/(?:{char}+(?:/{char}*)*)?"
+    rootless = f"{char}+(?:/{char}*)*"
+    tail = f"(?:[?]{query})?(?:#{fragment})?"
+    whole = f"[A-Za-z][A-Za-z0-9+.-]*:(?:{authority}|{absolute}|(?:{rootless})?){tail}"
+    if not reference:
+        return whole
+    first = f"(?:[{subs}@{unreserved}]|{escaped})+(?:/{char}*)*"
+    return f"(?:{whole}|(?:{authority}|{absolute}|(?:{first})?){tail})"
+
+
+_VARIABLE = "(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})(?:[.]?(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2}))*(?::[1-9][0-9]{0,3}|[*])?"
+_VARIABLES = f"{_VARIABLE}(?:,{_VARIABLE})*"
+
+
+def _uri_template(operators: str) -> str:
+    literal = rf"[!#$&'()*+,./0-9:;=?@A-Z\[\]_a-z~{_UCS}{_PRIVATE}-]|%[0-9A-Fa-f]{{2}}"
+    return rf"(?:{literal}|\{{[{operators}]?{_VARIABLES}\}})*"
+
+
+# ---------------------------------------------------------------- the table
+
+_POINTER = "(?:/(?:[^/~]|~[01])*)*"
+
+_FORMATS: dict[str, _Format] = {
+    "date": _Format(_regex(_DATE), _regex(_WIDE_DATE)),
+    "time": _Format(_regex(_TIME), _regex(_WIDE_TIME)),
+    "date-time": _Format(_regex(f"{_DATE}[Tt]{_TIME}"), _regex(f"{_WIDE_DATE}[Tt ]{_WIDE_TIME}")),
+    "duration": _Format(_regex(_DURATION)),
+    "email": _Format(_email, _regex(r"(?s:.*@.*)")),
+    "idn-email": _Format(_idn_email, _regex(r"(?s:.*@.*)")),
+    "hostname": _Format(_hostname, _wide_hostname),
+    "idn-hostname": _Format(idn.hostname, lambda languages: languages.ANY),
+    "ipv4": _Format(_regex(_IPV4)),
+    "ipv6": _Format(_regex(_IPV6)),
+    "uri": _Format(_regex(_uri(False, False))),
+    "uri-reference": _Format(_regex(_uri(False, True))),
+    "iri": _Format(_regex(_uri(True, False))),
+    "iri-reference": _Format(_regex(_uri(True, True))),
+    "uri-template": _Format(_regex(_uri_template("+#./;?&")), _regex(_uri_template("+#./;?&=,!@|"))),
+    "uuid": _Format(_regex("[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")),
+    "json-pointer": _Format(_regex(_POINTER)),
+    "relative-json-pointer": _Format(_regex(f"(?:0|[1-9][0-9]*)(?:#|{_POINTER})")),
+    "regex": _Format(expressions.expression, lambda languages: languages.ANY),
+}
