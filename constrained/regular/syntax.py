@@ -114,7 +114,7 @@ class Parser:
         """One alternative, and the flags after it (a leading ``(?i)`` sets them for all that follows)."""
         parts: list[Node] = []
         text, size, arena = self.text, len(self.text), self.arena
-        quantified = -1
+        quantified = bare = -1
         while self.at < size:
             char = text[self.at]
             if char == "|" or char == ")":
@@ -143,7 +143,7 @@ class Parser:
                 at = self.at
                 counts = self.quantifier()
                 if counts:
-                    if not parts or type(parts[-1]) is Behind or type(parts[-1]) is Ahead:
+                    if not parts or bare == len(parts):
                         raise self.invalid("nothing to repeat", at)
                     if quantified == len(parts):
                         raise self.invalid("multiple repeat", at, "put the inner repeat in a group")
@@ -158,6 +158,8 @@ class Parser:
                 self.at = match.end()
                 continue
             parts.append(self.atom(flags))
+            if char in "^$":
+                bare = len(parts)
         return (parts[0] if len(parts) == 1 else arena.seq(parts)), flags
 
     def quantifier(self) -> tuple[int, int | None] | None:
