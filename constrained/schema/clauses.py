@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple
 
+from .conflict import Conflicts
 from .formula import Formula, TooMany
 from .goals import Goals, Literal
 from .node import Node
@@ -92,8 +93,12 @@ class ClauseAlgebra:
                 for right in part:
                     if right <= left:
                         made[left] = None
+                    elif left <= right:
+                        made[right] = None
                     elif not self._contradict(left, right):
-                        made[left | right] = None
+                        both = left | right
+                        if not self.impossible(both):
+                            made[both] = None
             product = _absorbed(made)
         return product
 
@@ -109,6 +114,10 @@ class ClauseAlgebra:
                     return True
             elif isinstance(atom, Has) and Has(atom.name, not atom.there) in left:
                 return True
+        return False
+
+    def impossible(self, clause: Clause) -> bool:
+        """Whether it is plain that nothing satisfies a clause."""
         return False
 
     def values(self, literal: Literal) -> Clauses:
@@ -172,18 +181,33 @@ class ClauseAlgebra:
         return self.top
 
     def exclusive(self, one: Literal, other: Literal) -> bool:
-        return self.apart(one, other)
-
-    #: set by the compiler: whether no object (array) satisfies both, for sure
-    apart: Callable[[Literal, Literal], bool] = staticmethod(lambda one, other: False)
+        if len(self.formula(self.goals.negation(other))) < 2:
+            return False
+        return not self.meet([self.formula(one), self.formula(other)])
 
 
 class ObjectAlgebra(ClauseAlgebra):
     kind = "object"
     container = dict
 
+    def __init__(self, goals: Goals) -> None:
+        super().__init__(goals)
+        self._conflicts = Conflicts(goals)
+
     def present(self, name: str, there: bool) -> Clauses:
         return (frozenset((Has(name, there),)),)
+
+    def impossible(self, clause: Clause) -> bool:
+        held: list[Literal] = []
+        violated: list[Literal] = []
+        there: set[str] = set()
+        absent: set[str] = set()
+        for atom in clause:
+            if isinstance(atom, Literal):
+                (held if atom.positive else violated).append(atom)
+            elif isinstance(atom, Has):
+                (there if atom.there else absent).add(atom.name)
+        return self._conflicts.impossible(held, violated, there, absent)
 
     def own(self, literal: Literal) -> Clauses | None:
         node = literal.node

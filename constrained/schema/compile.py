@@ -19,7 +19,7 @@ from ..pushdown.rules import Lexeme, Production, Rules
 from ..regular.language import Language
 from ..regular.languages import Languages
 from .arrays import ArrayClause, Place
-from .clauses import ArrayAlgebra, ClauseAlgebra, Clauses, ObjectAlgebra
+from .clauses import ArrayAlgebra, Clauses, ObjectAlgebra
 from .errors import SchemaError
 from .formula import Formula
 from .goals import Goal, Goals, Literal
@@ -55,8 +55,6 @@ class Compiler:
         self._strings: Formula[Language] = Formula(self.goals, StringAlgebra(languages))
         self._arrays = ArrayAlgebra(self.goals)
         self._objects = ObjectAlgebra(self.goals)
-        for algebra in (self._arrays, self._objects):
-            algebra.apart = self._apart(algebra)  # type: ignore[method-assign]
         self._shapes: dict[str, Callable[[Goal], object]] = {
             "null": lambda goal: self._scalar(self._nulls, goal),
             "boolean": lambda goal: self._scalar(self._booleans, goal),
@@ -132,16 +130,6 @@ class Compiler:
     def can_write(self, name: str) -> bool:
         """Whether a key can be written at all."""
         return name.isascii() or self.languages.literal(name) is not self.languages.EMPTY
-
-    def _apart(self, algebra: ClauseAlgebra) -> Callable[[Literal, Literal], bool]:
-        def apart(one: Literal, other: Literal) -> bool:
-            if len(algebra.formula(self.goals.negation(other))) < 2:
-                return False
-            goal = self.goals.goal([one, other])
-            kinds = algebra.kind
-            return not self._clauses(algebra.formula, goal) or (goal.known is False and kinds != "")
-
-        return apart
 
     # ------------------------------------------------------------ productions
 

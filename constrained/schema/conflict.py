@@ -1,0 +1,113 @@
+"""Clauses of an object that clearly contradict themselves: a look at required names, without going into values.
+
+::
+
+    {"kind" is "a"} and {"kind" is "b"} and "kind" is required     impossible
+
+This keeps products of many if/then and oneOf small; whether what is left is possible is decided in
+:mod:`.satisfy`. It says "impossible" only for what is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+from .goals import Goals, Literal
+from .node import FIELDS, TYPES, Node
+from .values import json_key
+
+_ALL = frozenset(TYPES)
+
+
+class Conflicts:
+    """Answers :meth:`impossible` for sets of atoms."""
+
+    def __init__(self, goals: Goals) -> None:
+        self._goals = goals
+        self._keys: dict[Node, frozenset[Hashable] | None] = {}
+
+    def impossible(self, held: list[Literal], violated: list[Literal], there: set[str], absent: set[str]) -> bool:
+        """``held`` and ``violated``: schemas whose object keywords hold or do not; names that are there, or absent."""
+        excluded: dict[str, list[Literal]] = {}
+        for literal in held:
+            there.update(literal.node.required)
+        for literal in violated:
+            name = _only_name(literal.node)
+            if name is not None:
+                there.add(name)
+                excluded.setdefault(name, []).append(self._goals.literal(literal.node.properties[name], literal.scope))
+        if not absent.isdisjoint(there):
+            return True
+        return any(self._no_value(name, held, excluded.get(name, ())) for name in there)
+
+    def _no_value(self, name: str, held: list[Literal], excluded: Iterable[Literal]) -> bool:
+        kinds = _ALL
+        values: frozenset[Hashable] | None = None
+        for literal in held:
+            node = literal.node
+            child = node.properties.get(name)
+            if child is None:
+                if node.additional_properties is None or node.pattern_properties:
+                    continue
+                child = node.additional_properties
+            inner = self._goals.literal(child, literal.scope).node
+            if inner.always is False:
+                return True
+            if inner.types is not None:
+                kinds &= inner.types
+            listed = self.listed(inner)
+            if listed is not None:
+                values = listed if values is None else values & listed
+        if not kinds or (values is not None and not values):
+            return True
+        if values is None:
+            return False
+        for literal in excluded:
+            node = literal.node
+            listed = self.listed(node)
+            if listed is not None and _only_values(node):
+                values -= listed
+        return not any(_kind(value) in kinds for value in values)
+
+    def listed(self, node: Node) -> frozenset[Hashable] | None:
+        """The values of enum or const."""
+        if node not in self._keys:
+            self._keys[node] = None if node.values is None else frozenset(map(json_key, node.values))
+        return self._keys[node]
+
+
+def _only_name(node: Node) -> str | None:
+    """The one name by whose value alone a schema's object keywords can be violated."""
+    if len(node.properties) != 1:
+        return None
+    if (
+        node.required
+        or node.min_properties
+        or node.max_properties is not None
+        or node.pattern_properties
+        or node.additional_properties is not None
+        or node.property_names is not None
+        or node.dependent_required
+    ):
+        return None
+    return next(iter(node.properties))
+
+
+_BLANK = Node("")
+_BESIDE_VALUES = tuple((name, getattr(_BLANK, name)) for name in FIELDS - {"values", "resource", "source"})
+
+
+def _only_values(node: Node) -> bool:
+    """enum or const is the whole schema: every value listed satisfies it."""
+    return all(getattr(node, name) == blank for name, blank in _BESIDE_VALUES)
+
+
+def _kind(key: Hashable) -> str:
+    """The JSON type of a value, from its key."""
+    if key is None:
+        return "null"
+    if isinstance(key, str):
+        return "string"
+    if isinstance(key, tuple):
+        return {"b": "boolean", "a": "array", "o": "object"}[key[0]]
+    return "number"
