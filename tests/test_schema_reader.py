@@ -329,7 +329,8 @@ def test_text_that_is_not_a_schema_is_refused(text: str | bytes, message: str) -
 
 
 def test_numbers_are_their_values() -> None:
-    assert exact(1e16) == 10**16 and exact(0.1) == Fraction(1, 10) and exact(Decimal("1E+2")) == 100
+    assert exact(1e16) == 10**16 and exact(1e23) == 10**23 and exact(-2.0) == -2
+    assert exact(0.1) == Fraction(1, 10) and exact(Decimal("1E+2")) == 100
     assert exact(True) is None and exact("1") is None and exact(float("nan")) is None
 
 

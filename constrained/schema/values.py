@@ -78,7 +78,7 @@ def exact(number: Any) -> Fraction | None:
     if kind is int:
         return Fraction(number)
     if kind is float:
-        if number.is_integer():
+        if number.is_integer() and abs(number) < 2**53:
             return Fraction(int(number))
         return Fraction(repr(number)) if math.isfinite(number) else None
     if isinstance(number, Decimal):
