@@ -75,6 +75,7 @@ class ClauseAlgebra:
         self.formula: Formula[Clauses] = Formula(goals, self)
         #: object values of enum and const as schemas
         self._written: dict[Node, tuple[Node, ...]] = {}
+        self._exclusive: dict[frozenset[Literal], bool] = {}
 
     def meet(self, parts: list[Clauses]) -> Clauses:
         if not parts:
@@ -181,9 +182,11 @@ class ClauseAlgebra:
         return self.top
 
     def exclusive(self, one: Literal, other: Literal) -> bool:
-        if len(self.formula(self.goals.negation(other))) < 2:
-            return False
-        return not self.meet([self.formula(one), self.formula(other)])
+        pair = frozenset((one, other))
+        known = self._exclusive.get(pair)
+        if known is None:
+            known = self._exclusive[pair] = not self.meet([self.formula(one), self.formula(other)])
+        return known
 
 
 class ObjectAlgebra(ClauseAlgebra):
@@ -192,7 +195,7 @@ class ObjectAlgebra(ClauseAlgebra):
 
     def __init__(self, goals: Goals) -> None:
         super().__init__(goals)
-        self._conflicts = Conflicts(goals)
+        self.conflicts = Conflicts(goals)
 
     def present(self, name: str, there: bool) -> Clauses:
         return (frozenset((Has(name, there),)),)
@@ -207,7 +210,7 @@ class ObjectAlgebra(ClauseAlgebra):
                 (held if atom.positive else violated).append(atom)
             elif isinstance(atom, Has):
                 (there if atom.there else absent).add(atom.name)
-        return self._conflicts.impossible(held, violated, there, absent)
+        return self.conflicts.impossible(held, violated, there, absent)
 
     def own(self, literal: Literal) -> Clauses | None:
         node = literal.node

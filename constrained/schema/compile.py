@@ -55,6 +55,7 @@ class Compiler:
         self._strings: Formula[Language] = Formula(self.goals, StringAlgebra(languages))
         self._arrays = ArrayAlgebra(self.goals)
         self._objects = ObjectAlgebra(self.goals)
+        self.conflicts = self._objects.conflicts
         self._shapes: dict[str, Callable[[Goal], object]] = {
             "null": lambda goal: self._scalar(self._nulls, goal),
             "boolean": lambda goal: self._scalar(self._booleans, goal),

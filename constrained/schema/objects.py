@@ -122,7 +122,7 @@ class ObjectClause:
         for literal in groups:
             if literal.positive:
                 self._hold(literal, required)
-            else:
+            elif not self._violates_anyway(literal, groups, required, absent):
                 self.violations.append(Violation(compiler, literal))
         self.required = required
         self._absent = absent
@@ -159,6 +159,14 @@ class ObjectClause:
             self._names.append(self._goals.literal(node.property_names, literal.scope))
         for name, then in node.dependent_required.items():
             self.dependent[name] = (*self.dependent.get(name, ()), *then)
+
+    def _violates_anyway(
+        self, literal: Literal, groups: list[Literal], required: dict[str, None], absent: set[str]
+    ) -> bool:
+        """Whether what holds plainly contradicts a schema that must not hold."""
+        held = [one for one in groups if one.positive]
+        held.append(self._goals.negation(literal))
+        return self._compiler.conflicts.impossible(held, [], set(required), absent)
 
     def _declare(self, names: Iterable[str]) -> None:
         known = {name for one in self._declared for name in one}
