@@ -27,13 +27,13 @@ Any other name (int32, float, password, ...) is no assertion: :func:`known` does
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from . import expressions, idn
-from .language import Language
+from .language import Edges, Language
 
 if TYPE_CHECKING:
     from .languages import Languages
@@ -54,27 +54,20 @@ def known() -> frozenset[str]:
     return frozenset(_FORMATS)
 
 
-_made: WeakKeyDictionary[Languages, dict[tuple[str, bool], Language]] = WeakKeyDictionary()
-
-
 def language(languages: Languages, name: str) -> Language:
     """Strings that are valid for the format ``name`` (a known one): never one that is not."""
-    table = _made.setdefault(languages, {})
-    found = table.get((name, True))
-    if found is None:
-        found = table[name, True] = _FORMATS[name].build(languages)
-    return found
+    return languages.intern(("format", name), lambda: _FORMATS[name].build(languages))
 
 
 def outside(languages: Languages, name: str) -> Language:
     """Strings that are not valid for the format ``name`` (a known one): never one that is."""
-    table = _made.setdefault(languages, {})
-    found = table.get((name, False))
-    if found is None:
-        wide = _FORMATS[name].wide
-        held = language(languages, name) if wide is None else wide(languages)
-        found = table[name, False] = languages.complement(held)
-    return found
+    wide = _FORMATS[name].wide
+    held = (
+        language(languages, name)
+        if wide is None
+        else languages.intern(("format", name, "wide"), lambda: wide(languages))
+    )
+    return languages.complement(held)
 
 
 # ---------------------------------------------------------------- dates and times
@@ -90,29 +83,59 @@ _FRACTION = "(?:[.][0-9]{1,20})?"
 _OFFSET = f"(?:[Zz]|[+-]{_HOUR}:[0-5][0-9])"
 
 
-def _leap_second() -> str:
+def _leap_second(languages: Languages) -> Language:
     """hh:mm:60 with an offset, where that is 23:59:60 in UTC; offsets in quarters of an hour."""
-    hours = []
+    offsets: dict[str, list[str]] = {"23:59:60": ["Z", "z"]}
     for hour in range(24):
-        minutes = []
-        for offset in (0, 15, 30, 45):
-            east = (59 + offset) % 60
-            ahead = (hour - 23 - (offset > 0)) % 24
-            behind = 23 - hour
-            # +hh:mm is ahead of UTC; -hh:mm behind
-            minutes.append((east, f"[+]{ahead:02}:{offset:02}"))
-            minutes.append((59 - offset, f"-{behind:02}:{offset:02}"))
-        if hour == 23:
-            minutes.append((59, "[Zz]"))
-        at: dict[int, list[str]] = {}
-        for minute, text in minutes:
-            at.setdefault(minute, []).append(text)
-        rest = "|".join(f"{minute:02}:60{_FRACTION}(?:{'|'.join(texts)})" for minute, texts in at.items())
-        hours.append(f"{hour:02}:(?:{rest})")
-    return "|".join(hours)
+        for quarter in (0, 15, 30, 45):
+            # +hh:mm is ahead of UTC, -hh:mm behind
+            ahead = (hour - 23 - (quarter > 0)) % 24
+            offsets.setdefault(f"{hour:02}:{(59 + quarter) % 60:02}:60", []).append(f"+{ahead:02}:{quarter:02}")
+            offsets.setdefault(f"{hour:02}:{59 - quarter:02}:60", []).append(f"-{23 - hour:02}:{quarter:02}")
+    fraction = languages.regex(_FRACTION, "python")
+    return Heads(offsets, "", lambda time: languages.concat(fraction, languages.literals(offsets[time])))
 
 
-_TIME = f"(?:{_HOUR}:[0-5][0-9]:[0-5][0-9]{_FRACTION}{_OFFSET}|{_leap_second()})"
+class Heads(Language):
+    """Texts by their beginnings, all of one length; what follows one is only made once it was written."""
+
+    def __init__(self, heads: Collection[str], begun: str, rest: Callable[[str], Language]) -> None:
+        self._heads = heads
+        self._begun = begun
+        self._rest = rest
+        self.accepting = False
+        self.shortest = 1
+        self.longest = None
+
+    def edges(self) -> Edges:
+        return self._edges
+
+    @cached_property
+    def _edges(self) -> Edges:
+        by_char: dict[str, list[str]] = {}
+        at = len(self._begun)
+        for head in self._heads:
+            by_char.setdefault(head[at], []).append(head)
+        found = []
+        for char, heads in sorted(by_char.items()):
+            whole = at + 1 == len(heads[0])
+            target = self._rest(heads[0]) if whole else Heads(heads, self._begun + char, self._rest)
+            found.append((ord(char), ord(char), target))
+        return tuple(found)
+
+    def capped(self, length: int) -> Language:
+        return self
+
+
+def _time(languages: Languages) -> Language:
+    usual = languages.regex(f"{_HOUR}:[0-5][0-9]:[0-5][0-9]{_FRACTION}{_OFFSET}", "python")
+    return languages.union(usual, _leap_second(languages))
+
+
+def _date_time(languages: Languages) -> Language:
+    return languages.concat(languages.regex(f"{_DATE}[Tt]", "python"), language(languages, "time"))
+
+
 #: with every leap second, and any number of digits
 _WIDE_TIME = f"{_HOUR}:[0-5][0-9]:(?:[0-5][0-9]|60)(?:[.][0-9]+)?{_OFFSET}"
 _WIDE_DATE = f"(?:[0-9]{{4}}-(?:{_DAYS}|02-29))"
@@ -243,8 +266,8 @@ _POINTER = "(?:/(?:[^/~]|~[01])*)*"
 
 _FORMATS: dict[str, _Format] = {
     "date": _Format(_regex(_DATE), _regex(_WIDE_DATE)),
-    "time": _Format(_regex(_TIME), _regex(_WIDE_TIME)),
-    "date-time": _Format(_regex(f"{_DATE}[Tt]{_TIME}"), _regex(f"{_WIDE_DATE}[Tt ]{_WIDE_TIME}")),
+    "time": _Format(_time, _regex(_WIDE_TIME)),
+    "date-time": _Format(_date_time, _regex(f"{_WIDE_DATE}[Tt ]{_WIDE_TIME}")),
     "duration": _Format(_regex(_DURATION)),
     "email": _Format(_email, _regex(r"(?s:.*@.*)")),
     "idn-email": _Format(_idn_email, _regex(r"(?s:.*@.*)")),

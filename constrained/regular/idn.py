@@ -28,7 +28,7 @@ _BLOCKS = ((0xDF, 0x10FF), (0x1E00, 0x1FFF), (0x3005, 0x3007), (0x3041, 0x30FF),
 #: all of these are letters that are allowed
 _WHOLE_BLOCKS = ((0x4E00, 0x9FFC), (0xAC00, 0xD7A3))
 _EXCEPTIONS = frozenset("\u00df\u03c2\u06fd\u06fe\u0f0b\u3007")
-_DISALLOWED = frozenset("\u0640\u07fa\u302e\u302f\u3031\u3032\u3033\u3034\u3035\u303b")
+_DISALLOWED = frozenset("\u034f\u0640\u07fa\u302e\u302f\u3031\u3032\u3033\u3034\u3035\u303b")
 _CATEGORIES = frozenset({"Ll", "Lo", "Lm", "Mn", "Mc", "Nd"})
 #: Arabic letters that join on both sides, and those that join to the right only
 _DUAL = "\u0626\u0628\u062a-\u062e\u0633-\u063a\u0641-\u0647\u0649\u064a\u067e\u0686\u06a9\u06af\u06cc"
@@ -94,14 +94,15 @@ def hostname(languages: Languages) -> Language:
     marks = intersect(classes["mark"], complement(virama))
     lower, digits = ((97, 122),), ((48, 57),)
     mark = languages.repeat(chars(marks), 0, 1)
-    join = regex(f"(?:[{_VIRAMAS}][\u200c\u200d]?)?")
+    # one mark at most, so that none is out of canonical order
+    stacked = languages.union(mark, regex(f"[{_VIRAMAS}][\u200c\u200d]?"))
 
     # left to right: an l is only ever before a middle dot that has another l behind it
-    letter = languages.concat(chars(classes["L"], classes["EN"], lower, digits), mark, join)
+    letter = languages.concat(chars(classes["L"], classes["EN"], lower, digits), stacked)
     dotted = regex("l(?:\u00b7l)+")
     keraia = regex("\u0375[\u03ac-\u03ce]")
     first = languages.union(letter, dotted, keraia)
-    more = languages.union(first, languages.concat(chars(classes["space"]), mark, join))
+    more = languages.union(first, languages.concat(chars(classes["space"]), stacked))
     hyphen = languages.repeat(languages.literal("-"), 0, 1)
     left = languages.concat(first, some(languages.concat(hyphen, more)))
     kana = regex("[\u3041-\u3096\u30a1-\u30fa\u4e00-\u9ffc]")
