@@ -13,13 +13,16 @@ its keywords is violated is decided key by key (:mod:`.objects`); a violated arr
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .conflict import Conflicts
 from .formula import Formula, TooMany
 from .goals import Goals, Literal
 from .node import Node
 from .unevaluated import Unevaluated, total
+
+if TYPE_CHECKING:
+    from ..regular.languages import Languages
 
 #: clauses of one schema, at most
 MAX_CLAUSES = 2_000
@@ -193,9 +196,9 @@ class ObjectAlgebra(ClauseAlgebra):
     kind = "object"
     container = dict
 
-    def __init__(self, goals: Goals) -> None:
+    def __init__(self, goals: Goals, languages: Languages) -> None:
         super().__init__(goals)
-        self.conflicts = Conflicts(goals)
+        self.conflicts = Conflicts(goals, languages)
 
     def present(self, name: str, there: bool) -> Clauses:
         return (frozenset((Has(name, there),)),)

@@ -54,7 +54,7 @@ class Compiler:
         self._numbers: Formula[Language] = Formula(self.goals, NumberAlgebra(languages))
         self._strings: Formula[Language] = Formula(self.goals, StringAlgebra(languages))
         self._arrays = ArrayAlgebra(self.goals)
-        self._objects = ObjectAlgebra(self.goals)
+        self._objects = ObjectAlgebra(self.goals, languages)
         self.conflicts = self._objects.conflicts
         self._shapes: dict[str, Callable[[Goal], object]] = {
             "null": lambda goal: self._scalar(self._nulls, goal),

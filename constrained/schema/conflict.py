@@ -11,19 +11,26 @@ This keeps products of many if/then and oneOf small; whether what is left is pos
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING
 
 from .goals import Goals, Literal
 from .node import FIELDS, TYPES, Node
 from .values import json_key
 
-_ALL = frozenset(TYPES)
+if TYPE_CHECKING:
+    from ..regular.languages import Languages
+
+#: texts of a pattern that are looked at
+FEW = 8
+_ALL, _STRING = frozenset(TYPES), frozenset({"string"})
 
 
 class Conflicts:
     """Answers :meth:`impossible` for sets of atoms."""
 
-    def __init__(self, goals: Goals) -> None:
+    def __init__(self, goals: Goals, languages: Languages) -> None:
         self._goals = goals
+        self._languages = languages
         self._keys: dict[Node, frozenset[Hashable] | None] = {}
 
     def impossible(self, held: list[Literal], violated: list[Literal], there: set[str], absent: set[str]) -> bool:
@@ -70,10 +77,19 @@ class Conflicts:
         return not any(_kind(value) in kinds for value in values)
 
     def listed(self, node: Node) -> frozenset[Hashable] | None:
-        """The values of enum or const."""
+        """The values of enum or const, or the few texts of a pattern like ^this$; None: not that few."""
         if node not in self._keys:
-            self._keys[node] = None if node.values is None else frozenset(map(json_key, node.values))
+            self._keys[node] = self._list(node)
         return self._keys[node]
+
+    def _list(self, node: Node) -> frozenset[Hashable] | None:
+        if node.values is not None:
+            return frozenset(map(json_key, node.values))
+        pattern = node.pattern
+        if pattern and pattern[0] == "^" and pattern[-1] == "$" and node.types == _STRING:
+            texts = self._languages.finite(self._languages.regex(pattern, "ecma"), FEW)
+            return None if texts is None else frozenset(texts)
+        return None
 
 
 def _only_name(node: Node) -> str | None:
