@@ -181,12 +181,14 @@ class Machine:
     def resolved(self, config: int, found: dict[int, int | None]) -> int:
         """``config`` with each of its :meth:`markers` replaced by the nonterminal ``found`` gives (None: its stacks are
         taken out). -1 if nothing is left. May have markers of its own."""
-        kept = [node for node in self._configs[config] if not self._is_marker(node)]
+        kept = set()  # closed already: a lexeme that may end here would bring its marker back
         opened = []
         for node in self._configs[config]:
-            if self._is_marker(node) and (instead := found[self._item[node] >> 2]) is not None:
+            if not self._is_marker(node):
+                kept.add(node)
+            elif (instead := found[self._item[node] >> 2]) is not None:
                 opened.append(self._node(instead << 2 | _NONTERMINAL, self._rest[node]))
-        return self._config(self._closure([*kept, *opened]))
+        return self._config(kept | self._closure(opened))
 
     def doubtful(self, config: int) -> NDArray[np.int32]:
         """The ids allowed by :meth:`mask` whose bytes lead from ``config`` through or to a config with markers."""

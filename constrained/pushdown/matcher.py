@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..interface import Unfinished
+from ..interface import ConstraintError, Unfinished
 from ..masks import Mask
 from ..vocabulary import Vocabulary
 from .json_text import last_value
@@ -23,6 +23,8 @@ from .native_machine import NativeMachine
 _ENDED = -2
 #: resolved values kept; past it all are dropped
 _RESOLVED = 10_000
+#: dependent rules that may resolve to one another at one place
+_NESTED = 64
 #: bytes looked at first for the value closed last
 _TAIL = 256
 
@@ -191,10 +193,12 @@ class PushdownMatcher:
         value = self._value_before(written)
         if value is None:
             return config
-        while config >= 0 and (markers := self._machine.markers(config)):
+        for _ in range(_NESTED):
+            if config < 0 or not (markers := self._machine.markers(config)):
+                return config
             found = {marker: self._constraint.resolve(marker, value) for marker in markers}
             config = self._machine.resolved(config, found)
-        return config
+        raise ConstraintError("a rule that depends on a value resolves to others like it without end")
 
     def _value_before(self, written: bytes) -> bytes | None:
         """The JSON value that the whole text ends with after ``written``."""
