@@ -68,6 +68,7 @@ def check(
     options = options or SchemaOptions()
     registry = Registry(options, documents or {})
     registry.errors = []
+    registry.try_pattern = pattern
     try:
         at = registry.add("", schema)
         root = at.child(at.raw, at.pointer, 0)
@@ -75,28 +76,18 @@ def check(
         problem = error.problem if isinstance(error, SchemaError) else Problem("", "#", str(error))
         return Report(draft=options.draft, errors=[problem])
     report = Report(draft=DRAFT_NAMES[at.dialect.draft])
-    _Walk(root, report, registry.errors, options, pattern or _compiles())
+    _Walk(root, report, registry)
     return report
-
-
-def _compiles() -> CheckPattern:
-    from ..regular.languages import Languages
-
-    languages = Languages()
-    return lambda text: languages.regex(text, "ecma")
 
 
 class _Walk:
     """One pass over (schema, dynamic scope)."""
 
-    def __init__(
-        self, root: Node, report: Report, found: list[Problem], options: SchemaOptions, pattern: CheckPattern
-    ) -> None:
-        self.options = options
-        self.pattern = pattern
-        self.patterns: dict[str, str | None] = {}
+    def __init__(self, root: Node, report: Report, registry: Registry) -> None:
+        self.registry = registry
         self.report = report
-        self.found = found
+        options = registry.options
+        self.found = registry.errors if registry.errors is not None else []
         self.keywords: Counter[str] = Counter()
         self.seen: set[tuple[Node, tuple[str, ...]]] = set()
         self.known: set[Node] = set()
@@ -118,7 +109,7 @@ class _Walk:
                 self.found.append(Problem("", node.pointer, str(error)))
         report.errors = list(dict.fromkeys(self.found))
         report.keywords = dict(self.keywords.most_common())
-        report.relaxed += [one for one in options.relaxed if one not in report.relaxed]
+        report.relaxed = list(options.relaxed)
 
     def visit(self, node: Node, scope: tuple[str, ...]) -> None:
         if node.always is not None:
@@ -152,19 +143,13 @@ class _Walk:
             report.notes.extend(notes_on(node, raw, at))
             if at.document.uri and at.document.uri not in report.documents:
                 report.documents.append(at.document.uri)
-        if node.pattern is not None:
-            self.try_pattern(node.pattern, "pattern", node.pointer)
-        for text in node.pattern_properties:
-            self.try_pattern(text, "patternProperties", node.pointer)
+        if self.registry.options.strict:  # else those that cannot be kept are gone, and recorded
+            if node.pattern is not None:
+                self.try_pattern(node.pattern, "pattern", node.pointer)
+            for text in node.pattern_properties:
+                self.try_pattern(text, "patternProperties", node.pointer)
 
     def try_pattern(self, text: str, keyword: str, pointer: str) -> None:
-        if text not in self.patterns:
-            try:
-                self.pattern(text)
-                self.patterns[text] = None
-            except ConstraintError as error:
-                self.patterns[text] = f"the pattern {text[:80]!r} cannot be kept: {error}"
-        message = self.patterns[text]
-        if message is not None:
-            problem = Problem(keyword, pointer, message)
-            (self.report.unsupported if self.options.strict else self.report.relaxed).append(problem)
+        problem = self.registry.pattern_problem(text)
+        if problem:
+            self.report.unsupported.append(Problem(keyword, pointer, problem))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from .goals import Goals, Literal
 from .node import FIELDS, TYPES, Node
+from .scalars import kept_pattern
 from .values import json_key
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Conflicts:
             return frozenset(map(json_key, node.values))
         pattern = node.pattern
         if pattern and pattern[0] == "^" and pattern[-1] == "$" and node.types == _STRING:
-            texts = self._languages.finite(self._languages.regex(pattern, "ecma"), FEW)
+            texts = self._languages.finite(kept_pattern(self._languages, pattern, "pattern", node.pointer), FEW)
             return None if texts is None else frozenset(texts)
         return None
 

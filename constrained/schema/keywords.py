@@ -264,7 +264,9 @@ def _max_length(node: Node, value: Any, at: Resource) -> None:
 
 @keyword("pattern", "validation")
 def _pattern(node: Node, value: Any, at: Resource) -> None:
-    node.pattern = text(node, "pattern", value)
+    source = text(node, "pattern", value)
+    if at.registry.options.strict or at.registry.keeps(source, "pattern", node.pointer):
+        node.pattern = source
 
 
 @keyword("format", "format")
@@ -345,7 +347,11 @@ def _properties(node: Node, value: Any, at: Resource) -> None:
 
 @keyword("patternProperties", "applicator")
 def _pattern_properties(node: Node, value: Any, at: Resource) -> None:
-    node.pattern_properties = by_name(node, "patternProperties", value, at)
+    found = by_name(node, "patternProperties", value, at)
+    if not at.registry.options.strict:
+        keeps = at.registry.keeps
+        found = {source: one for source, one in found.items() if keeps(source, "patternProperties", node.pointer)}
+    node.pattern_properties = found
 
 
 @keyword("additionalProperties", "applicator")

@@ -23,6 +23,7 @@ from ..regular.language import Language
 from .clauses import Clause, Count, Has
 from .goals import Goal, Literal
 from .keys import KeyRule, KeySpace, rule_of, unevaluated_rule
+from .scalars import kept_pattern
 from .unevaluated import Unevaluated
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ class ObjectClause:
                 self._bound(atom.low, atom.high)
             elif isinstance(atom, Unevaluated):
                 self._unevaluated(atom)
+        self._groups = groups
         if len(groups) > 1:
             groups.sort(key=lambda literal: literal.index)
         for literal in groups:
@@ -223,7 +225,11 @@ class ObjectClause:
     def _pattern(self, source: str) -> Language:
         found = self._patterns.get(source)
         if found is None:
-            found = self._patterns[source] = self._compiler.languages.regex(source, "ecma")
+            where = [one.node.pointer for one in self._groups if source in one.node.pattern_properties]
+            pointer = where[0] if where else "#"
+            found = self._patterns[source] = kept_pattern(
+                self._compiler.languages, source, "patternProperties", pointer
+            )
         return found
 
     def _sources(self) -> dict[str, None]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -54,6 +55,9 @@ class Registry:
         self.count = 0
         #: None: a wrong value is raised. Else it is written down here and its keyword left out (for check())
         self.errors: list[Problem] | None = None
+        #: raises ConstraintError for a pattern that cannot be kept; made when the first one is tried
+        self.try_pattern: Callable[[str], object] | None = None
+        self._patterns: dict[str, str] = {}
         self.true = Node("#", always=True)
         self.false = Node("#", always=False)
         self._inner: dict[tuple[int, str], Resource] = {}
@@ -83,6 +87,27 @@ class Registry:
         self.resources.setdefault(resource.base, resource)
         self.resources.setdefault(uri, resource)
         return resource
+
+    def pattern_problem(self, source: str) -> str:
+        """Why a pattern (ECMA-262) cannot be kept; "" if it can."""
+        found = self._patterns.get(source)
+        if found is None:
+            if self.try_pattern is None:
+                from ..regular.languages import Languages  # not at the top: only check() and strict=False come here
+
+                self.try_pattern = partial(Languages().regex, flavour="ecma")
+            try:
+                self.try_pattern(source)
+                found = ""
+            except ConstraintError as error:
+                found = f"the pattern {source[:80]!r} cannot be kept: {error}"
+            self._patterns[source] = found
+        return found
+
+    def keeps(self, source: str, keyword: str, pointer: str) -> bool:
+        """Whether a pattern can be kept; if not, that it is dropped is recorded (strict=False)."""
+        problem = self.pattern_problem(source)
+        return not problem or not self.options.relax(Problem(keyword, pointer, problem))
 
     def root_of(self, document: Document) -> Resource:
         return self._roots[id(document)]

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from ..interface import ConstraintError
 from ..regular import formats, numbers
 from ..regular.language import Language
+from .errors import Unsupported
 from .goals import Literal
 from .node import Node
 
@@ -109,7 +111,7 @@ class StringAlgebra(LanguageAlgebra):
             else:
                 exact.append(languages.repeat(self._any_character, node.min_length, node.max_length))
         if node.pattern is not None:
-            exact.append(languages.regex(node.pattern, "ecma"))
+            exact.append(kept_pattern(languages, node.pattern, "pattern", node.pointer))
         if literal.positive:
             if node.format is not None:
                 exact.append(formats.language(languages, node.format))
@@ -118,6 +120,17 @@ class StringAlgebra(LanguageAlgebra):
         if node.format is not None:
             parts.append(formats.outside(languages, node.format))
         return self.join(parts) if parts else None
+
+
+def kept_pattern(languages: Languages, source: str, keyword: str, pointer: str) -> Language:
+    """The language of a pattern. Raises Unsupported where it is not regular, and says where it stands.
+
+    With ``strict=False`` the reader has left such patterns out.
+    """
+    try:
+        return languages.regex(source, "ecma")
+    except ConstraintError as error:
+        raise Unsupported(keyword, pointer, f"the pattern {source[:80]!r} cannot be kept: {error}") from None
 
 
 class NumberAlgebra(LanguageAlgebra):
