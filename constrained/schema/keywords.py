@@ -84,8 +84,11 @@ def count(node: Node, name: str, value: Any) -> int:
     return made.numerator
 
 
+_STRINGS = {str}
+
+
 def names(node: Node, name: str, value: Any) -> tuple[str, ...]:
-    if type(value) is not list or not all(isinstance(one, str) for one in value):
+    if type(value) is not list or not set(map(type, value)) <= _STRINGS:
         raise wrong(node, name, f"is a list of names (strings), not {shown(value)}")
     return tuple(value) if len(set(value)) == len(value) else tuple(dict.fromkeys(value))
 
@@ -93,9 +96,8 @@ def names(node: Node, name: str, value: Any) -> tuple[str, ...]:
 def mapping(node: Node, name: str, value: Any, what: str = "schemas by name") -> dict[str, Any]:
     if type(value) is not dict:
         raise wrong(node, name, f"is an object ({what}), not {shown(value)}")
-    for key in value:
-        if not isinstance(key, str):
-            raise wrong(node, name, f"has a key that is not a string: {shown(key)}")
+    if not set(map(type, value)) <= _STRINGS:
+        raise wrong(node, name, f"has a key that is not a string: {[key for key in value if type(key) is not str][:3]}")
     return value
 
 
@@ -113,10 +115,7 @@ def many(node: Node, name: str, value: Any, at: Resource, least: int = 1) -> tup
 
 
 def by_name(node: Node, name: str, value: Any, at: Resource) -> dict[str, Node]:
-    depth = node.source[2] + 1
-    head = f"{node.pointer}/{name}/"
-    child = at.child
-    return {key: child(raw, head + escaped(key), depth) for key, raw in mapping(node, name, value).items()}
+    return at.children(mapping(node, name, value), f"{node.pointer}/{name}", node.source[2] + 1)
 
 
 def text(node: Node, name: str, value: Any) -> str:

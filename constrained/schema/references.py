@@ -22,11 +22,17 @@ from .drafts import Dialect
 from .errors import SchemaError
 from .keywords import Handler, handlers
 from .node import FIELDS, Node
-from .text import shown
+from .text import escaped, shown
 from .uri import resolve, split
 
 if TYPE_CHECKING:
     from .registry import Document, Registry
+
+
+#: every schema that is true or {}, and every one that is false
+TRUE = Node("#", always=True)
+FALSE = Node("#", always=False)
+_shell = Node.__new__
 
 
 class Resource:
@@ -38,6 +44,7 @@ class Resource:
         "dialect",
         "document",
         "dynamic",
+        "hides",
         "nodes",
         "pointer",
         "raw",
@@ -63,6 +70,8 @@ class Resource:
         self.refs: dict[str, Node] = {}
         #: what reads each keyword here; made when the first schema is read
         self.table: dict[str, Handler] | None = None
+        #: whether $ref hides what stands beside it
+        self.hides = False
 
     @property
     def name(self) -> str:
@@ -75,39 +84,50 @@ class Resource:
 
     def child(self, raw: Any, pointer: str, depth: int) -> Node:
         """The Node of a schema that stands in this resource. Raises SchemaError if it is no schema."""
-        registry = self.registry
-        if type(raw) is not dict:
-            if raw is True:
-                return registry.true
-            if raw is False:
-                return registry.false
-            raise SchemaError("", pointer, f"a schema is an object, true or false, not {shown(raw)}")
-        if not raw:
-            return registry.true
-        at = registry.enter(self, raw, pointer) if "$id" in raw or "id" in raw else self
-        node = at.nodes.get(id(raw))
-        if node is None:
-            if depth > registry.options.max_depth:
-                raise SchemaError(
-                    "", pointer, f"schemas are nested more than {registry.options.max_depth} levels deep; use $ref"
-                )
-            registry.count += 1
-            if registry.count > registry.options.max_schemas:
-                raise SchemaError("", pointer, f"more than {registry.options.max_schemas:,} schemas are reached")
-            node = at.nodes[id(raw)] = Node.__new__(Node)
-            node.pointer = pointer
-            node.source = (raw, at, depth)
-        return node
+        if type(raw) is dict:
+            if not raw:
+                return TRUE
+            at = self.registry.enter(self, raw, pointer) if "$id" in raw or "id" in raw else self
+            node = at.nodes.get(id(raw))
+            if node is None:
+                node = at.nodes[id(raw)] = _shell(Node)
+                node.pointer = pointer
+                node.source = (raw, at, depth)
+            return node
+        if raw is True:
+            return TRUE
+        if raw is False:
+            return FALSE
+        raise SchemaError("", pointer, f"a schema is an object, true or false, not {shown(raw)}")
+
+    def children(self, raws: dict[str, Any], pointer: str, depth: int) -> dict[str, Node]:
+        """:meth:`child` of each, by name; ``pointer`` is that of the object around them."""
+        nodes = self.nodes
+        made: dict[str, Node] = {}
+        for name, raw in raws.items():
+            where = f"{pointer}/{escaped(name) if '/' in name or '~' in name else name}"
+            if type(raw) is dict and raw and "$id" not in raw and "id" not in raw:
+                node = nodes.get(id(raw))
+                if node is None:
+                    node = nodes[id(raw)] = _shell(Node)
+                    node.pointer = where
+                    node.source = (raw, self, depth)
+                made[name] = node
+            else:
+                made[name] = self.child(raw, where, depth)
+        return made
 
     def fill(self, node: Node) -> None:
-        """Read the schema of a shell that belongs here."""
-        raw = node.source[0]
+        """Read the schema of a shell that belongs here. Raises SchemaError, also past a limit."""
+        raw, _, depth = node.source
+        self.registry.reached(node, depth)
+        table = self.table
+        if table is None:
+            table = self.table = handlers(self.dialect)
+            self.hides = self.dialect.draft <= drafts.D7
         Node.__init__(node, node.pointer)
         try:
-            table = self.table
-            if table is None:
-                table = self.table = handlers(self.dialect)
-            if self.dialect.draft <= drafts.D7 and "$ref" in raw:
+            if self.hides and "$ref" in raw:
                 raw = {"$ref": raw["$ref"]}
             for keyword, value in raw.items():
                 handler = table.get(keyword)

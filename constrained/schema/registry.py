@@ -32,16 +32,21 @@ class Document:
         self.indexed = False
         #: some schema in it may have a dynamic anchor, so that its resources have to be looked into
         self.dynamic = False
-        name = f"the document {uri}" if uri else "the schema"
         try:
             data = msgspec.json.encode(raw)
         except RecursionError:
-            raise ConstraintError(f"{name} is nested too deeply, or contains itself; use $ref for recursion") from None
+            raise ConstraintError(
+                f"{self.name} is nested too deeply, or contains itself; use $ref for recursion"
+            ) from None
         except (TypeError, ValueError, OverflowError) as error:
-            raise ConstraintError(f"{name} is not JSON: {error}") from None
+            raise ConstraintError(f"{self.name} is not JSON: {error}") from None
         if len(data) > options.max_bytes:
-            raise ConstraintError(f"{name} has {len(data):,} bytes; at most {options.max_bytes:,} are read")
+            raise ConstraintError(f"{self.name} has {len(data):,} bytes; at most {options.max_bytes:,} are read")
         self.dynamic = b'Anchor"' in data and (b'"$dynamicAnchor"' in data or b'"$recursiveAnchor"' in data)
+
+    @property
+    def name(self) -> str:
+        return f"the document {self.uri}" if self.uri else "the schema"
 
 
 class Registry:
@@ -58,8 +63,6 @@ class Registry:
         #: raises ConstraintError for a pattern that cannot be kept; made when the first one is tried
         self.try_pattern: Callable[[str], object] | None = None
         self._patterns: dict[str, str] = {}
-        self.true = Node("#", always=True)
-        self.false = Node("#", always=False)
         self._inner: dict[tuple[int, str], Resource] = {}
         self._roots: dict[int, Resource] = {}
         self._loading: set[str] = set()
@@ -87,6 +90,16 @@ class Registry:
         self.resources.setdefault(resource.base, resource)
         self.resources.setdefault(uri, resource)
         return resource
+
+    def reached(self, node: Node, depth: int) -> None:
+        """One more schema is read. Raises SchemaError past a limit."""
+        self.count += 1
+        if depth > self.options.max_depth:
+            raise SchemaError(
+                "", node.pointer, f"schemas are nested more than {self.options.max_depth} levels deep; use $ref"
+            )
+        if self.count > self.options.max_schemas:
+            raise SchemaError("", node.pointer, f"more than {self.options.max_schemas:,} schemas are reached")
 
     def pattern_problem(self, source: str) -> str:
         """Why a pattern (ECMA-262) cannot be kept; "" if it can."""
