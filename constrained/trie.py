@@ -35,10 +35,8 @@ class TokenTrie:
     """Flat arrays over N nodes; node 0 is the root. ``tokens[id]`` is the id's bytes, b"" for ids that are not text."""
 
     def __init__(self, tokens: Sequence[bytes]) -> None:
-        texts = [(data, token) for token, data in enumerate(tokens) if data]
-        texts.sort()
-        ids = [token for _, token in texts]
-        groups = _Groups([data for data, _ in texts])  # tokens of the same bytes
+        ids = sorted((token for token, data in enumerate(tokens) if data), key=tokens.__getitem__)
+        groups = _Groups([tokens[token] for token in ids])  # tokens of the same bytes
         # A group begins `length - shared` nodes, one below the other; its tokens stand at the last of them. Every new
         # node starts where the list of ids stands then.
         fresh = groups.length - groups.shared
