@@ -1,4 +1,4 @@
-"""Specification -> flat arrays, and the child process that does it behind limits.
+"""Specification -> verdict -> constraint, and the child process that gives the verdict behind limits.
 
 ``python -P -m plait.constrained.compiler`` reads requests on stdin and answers each on stdout, in order. A frame is
 a little-endian uint32 length and that many bytes of MessagePack (:class:`Request` in, :class:`Reply` out). The first
@@ -6,44 +6,63 @@ frame out is ``Reply(id=0, ok=True)``, sent once it can serve. The parent may ki
 
 ::
 
-    Request(id, kind, source, seconds)  ->  parse -> NFA -> DFA -> prune -> merge  ->  Reply(id, ok, payload | error)
-                                            past the CPU or wall bound: Reply(ok=False), or the child dies
+    child    Request(id, kind, source, ...) -> read it -> build and open every rule -> the first mask
+                                               -> Reply(id, ok, payload | error); past a bound: ok=False, or it dies
+    core     load(payload, vocabulary, key) -> the root; everything else when a text first reaches it
 
-It imports no torch, no tokenizer and no vocabulary: the payload fits every model. :func:`load` meets it with one.
+The payload is the checked specification itself: rules and automata are unfolded lazily, so building again what a text
+reaches costs less than moving all of it. The child uses a vocabulary of single bytes: what it finds holds for every
+model. It imports no torch and no tokenizer.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
 import resource
 import signal
 import struct
 import sys
 import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import msgspec
-import numpy as np
 
-from .dfa import Budget, Dfa, Limits, determinize, merge_equal, prune
-from .interface import Constraint, ConstraintError
-from .lookahead import determinize_with_lookaheads
-from .masks import MaskCache
-from .matcher import DfaConstraint
-from .nfa import Nfa
-from .regex import Alt, Anchor, Node, Seq, parse
+from .interface import Constraint, ConstraintError, Unfinished
+from .lexicon import Lexicon, lexicon_of
+from .pushdown import machine as machines
+from .pushdown.matcher import PushdownConstraint
+from .pushdown.rules import Lexeme, Rules
+from .schema.values import parse_json
 from .vocabulary import Vocabulary
 
 #: longest frame either way
 MAX_FRAME_BYTES = 60 * 1024 * 1024
 DEFAULT_SECONDS = 10.0
 DEFAULT_MEMORY_BYTES = 2 * 1024**3
-_FORMAT = 1
+_FORMAT = 2
 _TICK = 0.25  # seconds between two looks at the clock and at the parent
+
+Kind = Literal["regex", "spec", "stop_regex"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of one compilation; each is a named refusal.
+
+    ``seconds``: wall clock. ``build_seconds``: of it, for reading the specification and making its root, which the core
+    does again. ``rules``: how many are opened and looked at; a specification that has more is taken on trust beyond
+    (its limits are met, if ever, when a text gets there). ``source_bytes``: of the specification.
+    """
+
+    seconds: float = DEFAULT_SECONDS
+    build_seconds: float = 1.0
+    rules: int = 20_000
+    source_bytes: int = 8 * 1024 * 1024
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,125 +83,249 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     ok: bool
     payload: bytes = b""
     error: str = ""
-    states: int = 0
     late: bool = False
 
 
-class _Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Late(ConstraintError):
+    """It was not done in the time it had."""
+
+
+class Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``build_s``: how long the child needed for what :func:`load` does, to a tenth of a second. ``notes``: what was
+    relaxed."""
+
     format: int
-    states: int
-    classes: int
-    byte_class: bytes  # uint8[256]
-    table: bytes  # little-endian int32[states, classes]
-    accepting: bytes  # bits, lowest first
+    kind: str
+    source: str
+    backend: str
+    build_s: float
+    notes: tuple[str, ...]
 
 
 # ---------------------------------------------------------------- pure functions
 
 
 def compile_spec(kind: str, source: str, limits: Limits | None = None, backend: str = "plait") -> bytes:
-    """The payload for a specification. Raises ConstraintError naming what is wrong, where, and what to write."""
-    if kind == "spec":
-        source = _as_regex(source)
-    elif kind not in ("regex", "stop_regex"):
-        raise ConstraintError(f"constraint kind {kind!r} is not known (known: regex, spec, stop_regex)")
-    dfa = compile_regex(source, limits or Limits())
-    if kind == "stop_regex" and dfa.accepting[0]:
-        raise ConstraintError("the stop regex matches the empty string, so the gen would end at once")
-    payload = msgspec.msgpack.encode(
-        _Payload(
-            format=_FORMAT,
-            states=dfa.states,
-            classes=dfa.table.shape[1],
-            byte_class=dfa.byte_class.tobytes(),
-            table=dfa.table.astype("<i4").tobytes(),
-            accepting=np.packbits(dfa.accepting, bitorder="little").tobytes(),
-        )
-    )
-    if len(payload) > MAX_FRAME_BYTES:
-        raise ConstraintError(f"the compiled constraint has {len(payload):,} bytes; at most {MAX_FRAME_BYTES:,} fit")
-    return payload
+    """The payload for a specification. Raises ConstraintError naming what is wrong, where, and what to write.
+
+    The same specification gives the same payload, but for ``build_s``.
+    """
+    limits = limits or Limits()
+    if len(source) > limits.source_bytes:
+        raise ConstraintError(f"it has {len(source):,} characters; at most {limits.source_bytes:,} are read")
+    until = time.monotonic() + limits.seconds
+    notes: tuple[str, ...] = ()
+    build_s = 0.0
+    if kind == "stop_regex":
+        check_stop_regex(source)
+    elif backend != "plait":
+        from . import backends
+
+        backends.verdict(backend, _data(kind, source))
+    else:
+        build_s, notes = _check(_data(kind, source), limits, until)
+    return msgspec.msgpack.encode(Payload(_FORMAT, kind, source, backend, round(build_s, 1), notes))
 
 
-def load(payload: bytes, vocabulary: Vocabulary, key: str, cache: MaskCache | None = None) -> Constraint:
-    """The constraint that :func:`compile_spec` made, over one vocabulary.
+def load(payload: bytes, vocabulary: Vocabulary, key: str) -> Constraint:
+    """The constraint that :func:`compile_spec` allowed, over one vocabulary; only its root is built.
 
     Raises ConstraintError if the payload is damaged or of another version, or if the vocabulary cannot write any
     match.
     """
+    data = read_payload(payload)
+    if data.backend != "plait":
+        from . import backends
+
+        return backends.load(data.backend, _data(data.kind, data.source), vocabulary, key)
     try:
-        data = msgspec.msgpack.decode(payload, type=_Payload)
+        return build(_data(data.kind, data.source), vocabulary, key)
+    except ConstraintError as error:  # the child could: it has every byte
+        raise ConstraintError(f"this model's vocabulary cannot write it: {error}") from error
+
+
+def build(
+    data: Mapping[str, Any], vocabulary: Vocabulary, key: str, lexicon: Lexicon | None = None
+) -> PushdownConstraint:
+    """The constraint of plain data (see :mod:`.spec`), with our own engine and without any check of its own."""
+    lexicon = lexicon or lexicon_of(vocabulary)
+    rules = Rules()
+    start = _root(data, lexicon.languages, rules)
+    return PushdownConstraint(machines.build(rules, start, lexicon.lexemes, vocabulary, lexicon.masks, key))
+
+
+def _root(data: Any, languages: Any, rules: Rules) -> int:
+    try:
+        from . import spec  # type: ignore[attr-defined]
+    except ImportError:
+        if "regex" in data:
+            language = languages.regex(data["regex"], "python")
+            if languages.is_empty(language):
+                raise ConstraintError("the regex matches nothing, not even the empty string") from None
+            return rules.add(lambda: [(Lexeme(language),)])
+        from .schema.compile import compile_schema
+        from .schema.options import SchemaOptions
+        from .schema.reader import read
+
+        options = SchemaOptions.parse(data.get("options", {}))
+        root = read(data["json_schema"], documents=data.get("documents"), options=options)
+        return compile_schema(root, options, languages, rules)
+    return spec.build(data, languages, rules)
+
+
+def read_payload(payload: bytes) -> Payload:
+    """Raises ConstraintError."""
+    try:
+        data = msgspec.msgpack.decode(payload, type=Payload)
     except msgspec.MsgspecError as error:
         raise ConstraintError(f"not a compiled constraint: {error}") from None
-    count = data.states * data.classes
-    if (
-        data.format != _FORMAT
-        or data.states < 1
-        or data.classes < 1
-        or len(data.byte_class) != 256
-        or len(data.table) != 4 * count
-        or len(data.accepting) != (data.states + 7) // 8
-    ):
+    if data.format != _FORMAT or data.kind not in ("regex", "spec", "stop_regex"):
         raise ConstraintError("not a compiled constraint of this version")
-    table = np.frombuffer(data.table, "<i4").astype(np.int32).reshape(data.states, data.classes)
-    byte_class = np.frombuffer(data.byte_class, np.uint8)
-    if table.max() >= data.states or table.min() < -1 or byte_class.max() >= data.classes:
-        raise ConstraintError("a damaged compiled constraint: a number points outside of its tables")
-    bits = np.unpackbits(np.frombuffer(data.accepting, np.uint8), count=data.states, bitorder="little")
-    return DfaConstraint(Dfa(byte_class, table, bits.astype(bool)), vocabulary, key, cache)
-
-
-def compile_regex(pattern: str, limits: Limits | None = None) -> Dfa:
-    """The automaton of the strings that ``re.fullmatch(pattern, ·)`` accepts, as UTF-8. Raises ConstraintError."""
-    budget = Budget(limits or Limits())
-    nfa = Nfa(_without_edge_anchors(parse(pattern), True, True))
-    dfa = determinize_with_lookaheads(nfa, budget) if nfa.looks else determinize(nfa, budget)
-    kept = prune(dfa)
-    if kept is None:
-        raise ConstraintError("the regex matches nothing, not even the empty string")
-    return merge_equal(kept)
+    return data
 
 
 def notes_of(payload: bytes) -> tuple[str, ...]:
-    return ()
+    """What was relaxed, as the child said; () of anything else."""
+    try:
+        return read_payload(payload).notes
+    except ConstraintError:
+        return ()
 
 
-def _as_regex(source: str) -> str:
-    data = msgspec.json.decode(source)
-    if "regex" in data:
-        return str(data["regex"])
-    if "literal" in data:
-        return re.escape(data["literal"])
-    if "choices" in data:
-        return "|".join(re.escape(choice) for choice in data["choices"])
-    raise ConstraintError(f"{next(iter(data))} is not supported yet")
+def check_stop_regex(pattern: str) -> None:
+    """Raises ConstraintError for what cannot be searched for as text comes: see ``runtime/core/stop_search.py``."""
+    from .regular.languages import Languages
+
+    for at, atom in _places(pattern):
+        raise ConstraintError(
+            f"stop_regex: {atom!r} at position {at} looks at what stands around the match, which is not there yet: "
+            "leave it out, or write the characters themselves (\\n for the start of a line)"
+        )
+    language = Languages().regex(pattern, "python")
+    if language.accepting:
+        raise ConstraintError(
+            "stop_regex matches the empty string, so the gen would end at once: make it match something"
+        )
+    language.edges()
 
 
-_EMPTY = Seq(())
+def _places(pattern: str) -> Iterator[tuple[int, str]]:
+    """Anchors, boundaries and lookarounds in a pattern, and where they stand."""
+    at, inside = 0, False
+    while at < len(pattern):
+        two = pattern[at : at + 2]
+        if two.startswith("\\"):
+            if not inside and two in ("\\A", "\\Z", "\\z", "\\b", "\\B"):
+                yield at, two
+            at += 2
+            continue
+        if inside:
+            inside = two[0] != "]"
+        elif two[0] == "[":
+            inside = True
+            at += 1 + (pattern[at + 1 : at + 2] == "^")  # a bracket that comes first stands for itself
+        elif two[0] in "^$":
+            yield at, two[0]
+        else:
+            around = next((mark for mark in ("(?=", "(?!", "(?<=", "(?<!") if pattern.startswith(mark, at)), None)
+            if around is not None:
+                yield at, around
+        at += 1
 
 
-def _without_edge_anchors(tree: Node, left: bool, right: bool) -> Node:
-    """``tree`` without anchors at the very start (``left``) and end (``right``), where a full match makes them true.
+def _data(kind: str, source: str) -> dict[str, Any]:
+    if kind in ("regex", "stop_regex"):
+        return {"regex": source}
+    if kind != "spec":
+        raise ConstraintError(f"constraint kind {kind!r} is not known (known: regex, spec, stop_regex)")
+    data = parse_json(source)
+    if not isinstance(data, dict) or not data:
+        raise ConstraintError('a specification is a JSON object such as {"regex": "..."}')
+    return data
 
-    An automaton without anchors is built several times faster.
-    """
-    if isinstance(tree, Anchor):
-        at_start = tree.kind in ("start", "line_start")
-        return _EMPTY if (left if at_start else right) else tree
-    if isinstance(tree, Alt):
-        return Alt(tuple(_without_edge_anchors(option, left, right) for option in tree.options))
-    if isinstance(tree, Seq):
-        parts = list(tree.parts)
-        for at in range(len(parts)):
-            parts[at] = _without_edge_anchors(parts[at], left, right and at == len(parts) - 1)
-            if parts[at] != _EMPTY:
-                break
-        for at in range(len(parts) - 1, -1, -1):
-            parts[at] = _without_edge_anchors(parts[at], left and at == 0, right)
-            if parts[at] != _EMPTY:
-                break
-        return Seq(tuple(part for part in parts if part != _EMPTY))
-    return tree
+
+def _check(data: dict[str, Any], limits: Limits, until: float) -> tuple[float, tuple[str, ...]]:
+    """(seconds for the root, what was relaxed). Opens every rule, so that what cannot be kept is found here."""
+    notes = tuple(dict.fromkeys(note for schema in _schemas(data) for note in _schema_notes(schema)))
+    vocabulary = _bytes()
+    lexicon = Lexicon(vocabulary)
+    began = time.perf_counter()
+    constraint = build(data, vocabulary, "", lexicon)
+    build_s = time.perf_counter() - began
+    if time.monotonic() >= until:
+        raise Late(_late(limits.seconds))
+    if build_s > limits.build_seconds:
+        raise ConstraintError(
+            f"reading it takes {build_s:.1f} seconds; at most {limits.build_seconds:g} are allowed: make it smaller"
+        )
+    matcher = constraint.matcher()
+    machine = constraint.machine
+    try:
+        if not matcher.prepare(until - time.monotonic()) or not matcher.mask().any():
+            raise Late(_late(limits.seconds))
+        machine.deadline = until
+        _open_all(machine.rules, lexicon, limits.rules, until)
+    except Unfinished:
+        raise Late(_late(limits.seconds)) from None
+    return build_s, notes
+
+
+def _open_all(rules: Rules, lexicon: Lexicon, most: int, until: float) -> None:
+    """Ask every rule for its productions, and every language in them for its first edges."""
+    for at in range(most):
+        if at >= len(rules):  # opening one may add others
+            return
+        for production in rules.productions(at):
+            for item in production:
+                if isinstance(item, Lexeme):
+                    lexicon.lexemes.start(item)
+        if at % 64 == 0 and time.monotonic() >= until:
+            raise Unfinished
+
+
+def _schemas(data: Any) -> Iterator[dict[str, Any]]:
+    """The forms with a JSON Schema in a specification."""
+    todo = [data]
+    while todo:
+        form = todo.pop()
+        if not isinstance(form, dict):
+            continue
+        if "json_schema" in form:
+            yield form
+            continue
+        for part in form.values():
+            todo += part if isinstance(part, list) else [part]
+
+
+def _schema_notes(form: dict[str, Any]) -> list[str]:
+    """What reading the whole schema relaxes. Raises ConstraintError for everything in it that cannot be kept."""
+    from .schema.check import check
+    from .schema.options import SchemaOptions
+
+    options = SchemaOptions.parse(form.get("options") or {})
+    report = check(form["json_schema"], options, documents=form.get("documents"))
+    wrong = [*report.errors, *report.unsupported]
+    if wrong:
+        shown = "; ".join(_said(problem) for problem in wrong[:5])
+        more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+        hint = "" if report.errors else " (strict=False drops what cannot be kept, and says so)"
+        raise ConstraintError(f"{shown}{more}{hint}")
+    return [_said(problem) for problem in report.relaxed]
+
+
+def _said(problem: Any) -> str:
+    where = f" at {problem.pointer}" if problem.pointer else ""
+    return f"{problem.keyword}{where}: {problem.message}" if problem.keyword else f"{problem.message}{where}"
+
+
+def _bytes() -> Vocabulary:
+    """Spells everything byte by byte; its end token is 256."""
+    tokens: list[bytes | None] = [bytes((value,)) for value in range(256)]
+    return Vocabulary(tokens, size=257, eos_ids=[256], encode=list)
+
+
+def _late(seconds: float) -> str:
+    return f"it takes more than {seconds:g} seconds to compile; make it simpler"
 
 
 # ---------------------------------------------------------------- the child
@@ -221,17 +364,16 @@ def decode_reply(data: bytes) -> Reply:
 
 
 def answer(request: Request) -> Reply:
-    """Compile one request; every refusal is a Reply. The limits count states and time as it goes; an alarm catches
-    what lies between their checks (parsing, sorting), and ends the process if its parent was killed meanwhile."""
+    """Compile one request; every refusal is a Reply. An alarm catches what takes long between two looks at the clock,
+    and ends the process if its parent was killed meanwhile."""
     seconds = min(max(request.seconds, 0.01), 600.0)
-    late = f"the {request.kind} takes more than {seconds:g} seconds to compile; make it simpler"
     parent, end = os.getppid(), time.monotonic() + seconds
 
     def ring(signum: int, frame: FrameType | None) -> None:
         if os.getppid() != parent:
             os._exit(0)
         if time.monotonic() >= end:
-            raise ConstraintError(late)  # and again at the next tick, if a finalizer swallowed it
+            raise Late(_late(seconds))  # and again at the next tick, if a finalizer swallowed it
 
     before = signal.signal(signal.SIGALRM, ring)
     tick = min(seconds, _TICK)
@@ -239,13 +381,15 @@ def answer(request: Request) -> Reply:
     try:
         payload = compile_spec(request.kind, request.source, Limits(seconds=seconds), request.backend)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        return Reply(request.id, True, payload, states=msgspec.msgpack.decode(payload, type=_Payload).states)
+        return Reply(request.id, True, payload)
+    except Late as error:
+        return Reply(request.id, False, error=str(error), late=True)
     except ConstraintError as error:
         return Reply(request.id, False, error=str(error), late=time.monotonic() >= end)
     except MemoryError:
-        return Reply(request.id, False, error=f"the {request.kind} needs too much memory to compile; make it simpler")
+        return Reply(request.id, False, error="it needs too much memory to compile; make it simpler")
     except RecursionError:
-        return Reply(request.id, False, error=f"the {request.kind} is nested too deeply")
+        return Reply(request.id, False, error="it is nested too deeply")
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -155,12 +155,14 @@ class Clock:
 
 
 class Driver:
-    """A core with a fake model, checked after every step; keeps every event."""
+    """A core with a fake model, checked after every step; keeps every event. A step has all the time it wants for its
+    constraints unless a test says otherwise: what a busy machine does in milliseconds must not decide a test."""
 
     def __init__(self, kv_tokens: int = 4096, *, model: FakeModel | None = None, **settings: object) -> None:
         self.model = model or FakeModel()
         self.model.allocate(kv_tokens)
         self.vocabulary = vocabulary()
+        settings = {"constraint_step_s": 60.0, "constraint_slice_s": 60.0, **settings}
         self.core = Core(self.model, self.vocabulary, CoreSettings(kv_tokens, **settings), Clock())  # type: ignore[arg-type]  # settings by name
         self.events: list[CoreEvent] = []
         self.core.check()

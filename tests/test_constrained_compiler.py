@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -15,22 +16,33 @@ import pytest
 
 from plait.constrained.compiler import (
     MAX_FRAME_BYTES,
+    Limits,
     Reply,
     Request,
     answer,
+    check_stop_regex,
     compile_spec,
     decode_reply,
     decode_request,
     load,
+    notes_of,
     read_frame,
     write_frame,
 )
-from plait.constrained.dfa import Limits
 from plait.constrained.interface import ConstraintError
 from plait.constrained.vocabulary import Vocabulary
 
 VOCABULARY = Vocabulary([bytes([b]) for b in range(256)], size=256, encode=list)
-SLOW = "(?:a|b)*a(?:a|b){40}"
+#: a schema whose combinations take long to open
+SLOW = json.dumps(
+    {
+        "json_schema": {
+            "allOf": [
+                {"type": "object", "patternProperties": {"a" * at + "+b": {"minLength": at}}} for at in range(1, 40)
+            ]
+        }
+    }
+)
 
 
 class Child:
@@ -71,31 +83,38 @@ def test_it_serves_good_and_bad_requests_in_order(child: Child) -> None:
     child.send(Request(2, "regex", "a[b"))
     child.send(Request(3, "regex", r"(a)\1"))
     child.send(Request(4, "poem", "a"))
-    child.send(Request(5, "regex", "x"))
-    replies = [child.receive() for _ in range(5)]
-    assert [reply.id for reply in replies if reply] == [1, 2, 3, 4, 5]
-    assert [reply.ok for reply in replies if reply] == [True, False, False, False, True]
-    first, bad, reference, kind, last = replies
-    assert first and first.payload == compile_spec("regex", "a[bc]+") and first.states > 1
-    assert bad and "position" in bad.error and not bad.payload
-    assert reference and "back-reference at position 3" in reference.error
+    child.send(Request(5, "spec", '{"regex": "x"}'))
+    child.send(Request(6, "spec", '{"regex": "x"}', backend="poem"))
+    child.send(Request(7, "spec", '{"json_schema": {"type": "strin"}}'))
+    child.send(Request(8, "stop_regex", "a+"))
+    child.send(Request(9, "stop_regex", "a*"))
+    replies = [child.receive() for _ in range(9)]
+    assert [reply.id for reply in replies if reply] == list(range(1, 10))
+    assert [reply.ok for reply in replies if reply] == [True, False, False, False, True, False, False, True, False]
+    first, bad, reference, kind, fifth, backend, schema, _, empty = replies
+    assert first and first.payload == compile_spec("regex", "a[bc]+")
+    assert bad and bad.error and not bad.payload
+    assert reference and "back-reference" in reference.error
     assert kind and "'poem'" in kind.error
-    assert last and load(last.payload, VOCABULARY, "k").matcher().forced() == b"x"
+    assert fifth and load(fifth.payload, VOCABULARY, "k").matcher().forced() == b"x"
+    assert backend and "constraint_backend='poem' is not known" in backend.error
+    assert schema and "type" in schema.error and "strin" in schema.error
+    assert empty and "empty string" in empty.error
     assert child.close() == 0
 
 
 def test_a_request_past_its_time_is_refused_and_the_next_one_served(child: Child) -> None:
-    child.send(Request(1, "regex", SLOW, seconds=0.05))
+    child.send(Request(1, "spec", SLOW, seconds=0.05))
     child.send(Request(2, "regex", "ok"))
     late, good = child.receive(), child.receive()
-    assert late and not late.ok and "0.05 seconds" in late.error
+    assert late and not late.ok and "0.05 seconds" in late.error and late.late
     assert good and good.ok
 
 
 def test_memory_is_limited() -> None:
-    child = Child("--memory-bytes", str(24 * 1024 * 1024))
+    child = Child("--memory-bytes", str(16 * 1024 * 1024))
     assert child.receive() == Reply(0, True)
-    child.send(Request(1, "regex", r"[^\n]{1,10000}"))  # needs some 100 MB
+    child.send(Request(1, "spec", json.dumps({"choices": [str(at) * 3 for at in range(200_000)]})))
     reply = child.receive()
     assert reply is None or "too much memory" in reply.error
     child.close()
@@ -110,7 +129,7 @@ def test_a_frame_that_is_too_long_ends_it(child: Child) -> None:
 
 
 def test_it_can_be_killed_while_it_works(child: Child) -> None:
-    child.send(Request(1, "regex", SLOW, seconds=60))
+    child.send(Request(1, "spec", SLOW, seconds=60))
     child.process.send_signal(signal.SIGKILL)
     assert child.receive() is None
     assert child.process.wait(30) == -signal.SIGKILL
@@ -129,7 +148,7 @@ def test_it_ends_in_the_middle_when_its_parent_was_killed(monkeypatch: pytest.Mo
     gc.disable()  # what a handler raises in a callback of the collector is lost: a tick later it would end
     try:
         with pytest.raises(Exit):
-            answer(Request(1, "regex", "((a{1,50}){1,50}){1,50}", seconds=600))
+            answer(Request(1, "spec", SLOW, seconds=600))
     finally:
         gc.enable()
 
@@ -175,14 +194,15 @@ def test_damaged_payloads_are_refused() -> None:
         payload[:-1],
         b"",
         b"\x80",
-        msgspec.msgpack.encode({**data, "states": data["states"] + 1}),
-        msgspec.msgpack.encode({**data, "table": b"\xff\xff\xff\x7f" + data["table"][4:]}),
-        msgspec.msgpack.encode({**data, "byte_class": b"\xfe" * 256}),
+        msgspec.msgpack.encode({**data, "kind": "poem"}),
+        msgspec.msgpack.encode({**data, "source": 3}),
+        msgspec.msgpack.encode({**data, "extra": 1}),
         msgspec.msgpack.encode({**data, "format": 99}),
     ]
     for bad in damaged:
         with pytest.raises(ConstraintError, match="compiled constraint"):
             load(bad, VOCABULARY, "k")
+        assert notes_of(bad) == ()
 
 
 def test_the_same_specification_gives_the_same_payload() -> None:
@@ -190,5 +210,31 @@ def test_the_same_specification_gives_the_same_payload() -> None:
 
 
 def test_limits_reach_the_compiler() -> None:
-    with pytest.raises(ConstraintError, match="more than 10 automaton states"):
-        compile_spec("regex", "a{20}", Limits(states=10))
+    with pytest.raises(ConstraintError, match="at most 10 are read"):
+        compile_spec("regex", "a{20}bbbbbbb", Limits(source_bytes=10))
+    with pytest.raises(ConstraintError, match="more than 0 seconds"):
+        compile_spec("regex", "a", Limits(seconds=0.0))
+
+
+def test_what_is_wrong_deep_inside_is_found_before_anything_is_generated() -> None:
+    schema = {"properties": {"a": {"items": {"properties": {"b": {"pattern": "(a)\\1"}}}}}}
+    with pytest.raises(ConstraintError, match="#/properties/a/items/properties/b"):
+        compile_spec("spec", json.dumps({"seq": [{"literal": "x"}, {"json_schema": schema}]}))
+
+
+def test_what_is_relaxed_is_said() -> None:
+    source = {"json_schema": {"type": "string", "pattern": "(a)\\1"}, "options": {"strict": False}}
+    notes = notes_of(compile_spec("spec", json.dumps(source)))
+    assert len(notes) == 1 and "pattern" in notes[0]
+    assert notes_of(compile_spec("regex", "a")) == ()
+
+
+@pytest.mark.parametrize("pattern", ["^a", "a$", r"\ba", r"a\Z", "(?=a)b", "(?<!a)b", "a(?!b)", "a*", "(a|)", "(a)\\1"])
+def test_a_stop_regex_that_cannot_be_searched_for_is_refused(pattern: str) -> None:
+    with pytest.raises(ConstraintError):
+        check_stop_regex(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["a", r"[$^]", r"[\b]", r"\^\$", "[]^]", r"\\b", "(?:a)(?P<x>b)(?i:c)", r"\d+\n"])
+def test_other_stop_regexes_are_taken(pattern: str) -> None:
+    check_stop_regex(pattern)

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plait.constrained import masks
-from plait.constrained.compiler import compile_spec, load
+from plait.constrained.compiler import build, compile_spec, load
 from plait.constrained.interface import ConstraintError, Matcher
 from plait.constrained.jump import first_crossing, settled_prefix
+from plait.constrained.lexicon import Lexicon
 from plait.constrained.masks import MaskCache
-from plait.constrained.matcher import DfaConstraint
+from plait.constrained.pushdown import native_machine
+from plait.constrained.pushdown.matcher import PushdownConstraint
 from plait.constrained.vocabulary import Vocabulary
 
 EOS, EOS2 = 0, 3
@@ -45,10 +46,9 @@ def vocabulary(tokens: list[bytes | None] = TOKENS, *, all_bytes: bool = True) -
 VOCABULARY = vocabulary()
 
 
-def constraint(pattern: str, over: Vocabulary = VOCABULARY, cache: MaskCache | None = None) -> DfaConstraint:
-    made = load(compile_spec("regex", pattern), over, pattern, cache)
-    assert isinstance(made, DfaConstraint)
-    return made
+def constraint(pattern: str, over: Vocabulary = VOCABULARY, lexicon: Lexicon | None = None) -> PushdownConstraint:
+    compile_spec("regex", pattern)
+    return build({"regex": pattern}, over, pattern, lexicon)
 
 
 def bits(mask: np.ndarray) -> set[int]:
@@ -85,7 +85,7 @@ PATTERNS = [
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_masks_equal_brute_force(pattern: str, native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not native:
-        monkeypatch.setattr(masks, "_native_walk", lambda: None)
+        monkeypatch.setattr(native_machine, "available", lambda: False)
     made = constraint(pattern)
     rng = random.Random(1)
     for _ in range(6):
@@ -105,13 +105,6 @@ def test_masks_equal_brute_force(pattern: str, native: bool, monkeypatch: pytest
 def ended(matcher: Matcher) -> bool:
     """EOS was taken: nothing may follow, not even EOS again."""
     return matcher.finished and not bits(matcher.mask())
-
-
-def test_both_walks_are_tested_when_there_is_a_compiler() -> None:
-    made = constraint(r"(?s).*")
-    walk = made._walk
-    by_levels = walk.fill_by_levels(0, np.zeros(VOCABULARY.mask_words, np.uint32))
-    assert np.array_equal(walk.fill(0), by_levels)
 
 
 def test_special_padded_and_empty_ids_are_never_allowed_as_text() -> None:
@@ -143,10 +136,10 @@ def test_eos_finishes_and_is_allowed_only_when_accepting() -> None:
 
 def test_refused_moves_do_not_move() -> None:
     matcher = constraint("abc").matcher()
-    before = matcher.state
+    before = matcher.config
     assert not matcher.advance(TOKENS.index(b"bc"))
     assert not matcher.advance_bytes(b"abd")
-    assert matcher.state == before
+    assert matcher.config == before
     with pytest.raises(ValueError, match="roll back 1"):
         matcher.rollback(1)
     assert matcher.advance_bytes(b"")
@@ -157,21 +150,21 @@ def test_refused_moves_do_not_move() -> None:
 @given(st.sampled_from(PATTERNS), st.data())
 def test_rollback_and_fork_are_exact(pattern: str, data: st.DataObject) -> None:
     matcher = constraint(pattern).matcher()
-    states = [matcher.state]
+    states = [matcher.config]
     for _ in range(data.draw(st.integers(0, 12))):
         if len(states) > 1 and data.draw(st.booleans()):
             back = data.draw(st.integers(0, len(states) - 1))
             fork = matcher.fork()
             matcher.rollback(back)
-            assert fork.state == states[-1]
+            assert fork.config == states[-1]
             del states[len(states) - back :]
         else:
             choices = sorted(bits(matcher.mask()))
             if not choices:
                 break
             assert matcher.advance(data.draw(st.sampled_from(choices)))
-            states.append(matcher.state)
-        assert matcher.state == states[-1]
+            states.append(matcher.config)
+        assert matcher.config == states[-1]
 
 
 def test_forced_stops_at_choices_and_where_it_may_end() -> None:
@@ -195,27 +188,26 @@ def test_bytes_without_a_token_leave_the_language() -> None:
     assert bits(matcher.mask()) == {1, 4}
     assert matcher.forced() == b"ab"
     with pytest.raises(ConstraintError, match="vocabulary"):
-        constraint("c+a", over)
+        load(compile_spec("regex", "c+a"), over, "c+a")
 
 
 def test_the_mask_cache_is_bounded_and_shared_without_copies() -> None:
-    cache = MaskCache(max_bytes=5 * VOCABULARY.mask_words * 4)
-    first, second = constraint("[ab]{1,40}", cache=cache), constraint("a*b", cache=cache)
+    lexicon = Lexicon(VOCABULARY)
+    cache = lexicon.masks = MaskCache(max_bytes=5 * VOCABULARY.mask_words * 4)
+    first, second = constraint("(a|bc){1,40}", lexicon=lexicon), constraint("a*b", lexicon=lexicon)
     assert first.matcher().mask() is first.matcher().mask()
     matcher = first.matcher()
     for _ in range(20):
         matcher.mask()
-        assert matcher.advance_bytes(b"a")
+        assert matcher.advance_bytes(b"bc")
     assert cache.nbytes <= cache.max_bytes
     kept = second.matcher().mask()
     assert second.matcher().mask() is kept
     for _ in range(20):
         matcher.rollback(1)
         matcher.mask()
-    again = second.matcher().mask()
-    assert again is not kept and np.array_equal(again, kept)
+    assert np.array_equal(second.matcher().mask(), kept)
     assert 0 < cache.nbytes <= cache.max_bytes
-    assert first.nbytes > first.dfa.table.nbytes
 
 
 # ---------------------------------------------------------------- jump-forward

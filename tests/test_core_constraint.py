@@ -9,6 +9,7 @@ import pytest
 from core_kit import EOS, OTHER_EOS, Driver, FakeModel, greedy, hot, prompt
 
 from plait.constrained.compiler import compile_spec
+from plait.constrained.pushdown.matcher import PushdownMatcher
 from plait.runtime.protocol import Usage
 from plait.runtime.wire import Append, Define, Ended, Forget, OpFailed, Sample, SampleParams, Started, Tokens
 
@@ -177,15 +178,15 @@ def test_unknown_and_broken_constraints_fail_their_op_only() -> None:
 
 
 def test_a_matcher_that_raises_fails_its_strand_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    from plait.constrained.matcher import DfaMatcher
-
-    def broken(self: DfaMatcher) -> object:
+    def broken(self: PushdownMatcher) -> object:
         raise MemoryError("no room for a mask")
 
-    monkeypatch.setattr(DfaMatcher, "mask", broken)
     driver = Driver()
+    driver.send(Define("k", compile_spec("regex", "[ab]{3}")))
+    monkeypatch.setattr(PushdownMatcher, "mask", broken)
     driver.open(2, Append(0, prompt(9)), Sample(1, greedy(3)))
-    constrained(r"[ab]{3}", greedy(9, stop_ids=STOPS), driver=driver)
+    driver.open(1, Append(0, prompt(20)), Sample(1, greedy(9, stop_ids=STOPS), constraint="k"))
+    driver.run()
     (failed,) = (event for event in driver.of(1) if isinstance(event, OpFailed))
     assert "no room for a mask" in failed.message
     assert list(driver.ended(2).ids) == driver.model.expect(prompt(9), greedy(3))
