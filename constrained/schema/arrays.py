@@ -126,6 +126,8 @@ class ArrayClause:
         self.distinct: UniqueItems | None = None
         if self.unique is not None and (self.high is None or self.high > 1):
             self._be_unique(self.unique)
+        elif self.unique is not None and not self.unique.holds:
+            self.possible_at_all = False  # no two items, none equal
         self._base: dict[int, Goal] = {}
         self._live: dict[Place, bool] = {}
 

@@ -169,7 +169,7 @@ class ClauseAlgebra:
         if not literal.positive:
             yield from rest(literal)
         wanted = self.goals.literal(child, literal.scope, literal.positive)
-        if wanted.node.always is not None and wanted.node.always is literal.positive:
+        if wanted.node.always:
             # nothing to hold; nothing can be violated
             if literal.positive:
                 yield from rest(literal)

@@ -46,6 +46,8 @@ class UniqueItems:
     def rows(self, place: Place) -> Iterator[Row]:
         """The cases of the next item, each with every value left out that may not stand here."""
         for row in self._clause.moves(place):
+            if self.few(row.goal) is None and not self._clause.live(row.after._replace(used=place.used)):
+                continue
             goal = self._without(row.goal, place.used | self._fatal(row, place.used))
             if self._compiler.solver.ask(goal):
                 yield Row(goal, row.after._replace(used=place.used))
@@ -73,7 +75,8 @@ class UniqueItems:
     def _fatal(self, row: Row, used: frozenset[Hashable]) -> frozenset[Hashable]:
         """Values that, used here, would leave a later item without any."""
         after = row.after
-        scarce = self._all_scarce()
+        scarce = {**self._all_scarce(), **(self.few(row.goal) or {})}
+        self._values.update(scarce)
         live = self._clause.live
         return frozenset(key for key in scarce if key not in used and not live(after._replace(used=used | {key})))
 
@@ -86,7 +89,6 @@ class UniqueItems:
                 found.update(self.few(goal) or {})
                 for one in clause.contains:
                     found.update(self.few(self._compiler.goals.goal((*goal.literals, one.literal))) or {})
-            self._values.update(found)
             self._scarce = found
         return self._scarce
 
