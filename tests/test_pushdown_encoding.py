@@ -17,14 +17,21 @@ ODD += ["\x00", "\x1f", " ", "\x7f", "\x80", "\n", "\t", "\b", "\f", "\r", "æ—¥æ
 
 def accepts(language: Language, data: bytes, as_json: bool) -> bool:
     """Whether the byte states read ``data`` as a whole member."""
-    at: encoding.Position = (encoding.TEXT, language, as_json)
+    shapes = encoding.Shapes()
+    at: encoding.Position | None = (language, as_json)
     for value in data:
-        found = [target for low, high, target in encoding.byte_edges(at) if low <= value <= high]
-        assert len(found) <= 1, "byte edges overlap"
-        if not found:
+        assert at is not None
+        at = shapes.after(at, value)
+        if at is None:
             return False
-        at = found[0]
+    assert at is not None
     return encoding.accepts(at) > 0
+
+
+def bytes_of(position: encoding.Position) -> bytes:
+    """The bytes that may come."""
+    shapes = encoding.Shapes()
+    return bytes(value for value in range(256) if shapes.after(position, value) is not None)
 
 
 def spelled(text: str, chance: random.Random) -> str:
@@ -105,24 +112,55 @@ def test_patterns_keep_their_forced_bytes() -> None:
     slashes = languages.literal("a/b")
     assert accepts(slashes, b'a/b"', True) and not accepts(slashes, b'a\\/b"', True)
     assert accepts(languages.ANY, b'a\\/b\\u002f"', True)
-    assert [low for low, _, _ in encoding.byte_edges((encoding.TEXT, slashes, True))] == [ord("a")]
+    assert bytes_of((slashes, True)) == b"a"
 
 
 def test_equal_positions_are_one() -> None:
-    """All three-byte leads of a free character lead to one position, apart from the two that are cut short."""
-    edges = encoding.byte_edges((encoding.TEXT, Languages().ANY, False))
-    targets = {target for low, _, target in edges if 0xE0 <= low <= 0xEF}
+    """All three-byte leads of a free character lead to one position, apart from the two that are cut short; and what
+    differs only in where it leads has one shape."""
+    languages, shapes = Languages(), encoding.Shapes()
+    targets = {shapes.after((languages.ANY, False), lead) for lead in range(0xE0, 0xF0)}
     assert len(targets) == 3
+    char = languages.chars(((0, 0xD7FF), (0xE000, 0x10FFFF)))
+    ten, twelve = languages.repeat(char, 1, 10), languages.repeat(char, 1, 12)
+    assert shapes.expand((ten, True))[0] is shapes.expand((twelve, True))[0]
+    assert shapes.expand((ten, True))[0] is not shapes.expand((languages.ANY, True))[0]  # where a quote may come
 
 
 def test_capped_positions_allow_the_same_short_texts() -> None:
-    languages = Languages()
+    languages, shapes = Languages(), encoding.Shapes()
     word = languages.repeat(languages.chars(((97, 122), (0xE9, 0xE9))), 2, 1000)
     other = languages.repeat(languages.chars(((97, 122), (0xE9, 0xE9))), 2, 2000)
 
     def inside(language: Language) -> encoding.Position:
-        return next(t for low, _, t in encoding.byte_edges((encoding.TEXT, language, True)) if low == 0xC3)
+        found = shapes.after((language, True), 0xC3)
+        assert found is not None
+        return found
 
     assert inside(word) != inside(other)
-    assert encoding.capped(inside(word), 40) == encoding.capped(inside(other), 40)
-    assert encoding.capped(inside(word), 40) != encoding.capped(inside(word), 1200)
+    assert shapes.capped(inside(word), 40) == shapes.capped(inside(other), 40)
+    assert shapes.capped(inside(word), 40) != shapes.capped(inside(word), 1200)
+
+
+def test_capping_joins_what_becomes_equal() -> None:
+    """Two far bounds that a short text cannot tell apart give one place, and the shape of one place."""
+    languages, shapes = Languages(), encoding.Shapes()
+    low, high = languages.chars(((0xE8, 0xE8),)), languages.chars(((0xE9, 0xE9),))
+    tail = [languages.repeat(languages.chars(((97, 122),)), 0, bound) for bound in (500, 700)]
+    both = languages.union(languages.concat(low, tail[0]), languages.concat(high, tail[1]))
+    inside = shapes.after((both, True), 0xC3)
+    assert inside is not None and len(inside[1]) == 2
+    short = shapes.capped(inside, 20)
+    assert len(short[1]) == 1
+    assert bytes_of(short) == bytes_of(inside)
+
+
+def test_missing_bytes() -> None:
+    languages = Languages()
+    shapes = encoding.Shapes([0xA9, ord("x")], escapes=False)
+    any_text = (languages.ANY, True)
+    assert shapes.after(any_text, ord("x")) is None
+    assert shapes.after(any_text, ord("\\")) is None
+    inside = shapes.after(any_text, 0xC3)
+    assert inside is not None
+    assert shapes.after(inside, 0xA9) is None and shapes.after(inside, 0xA8) == any_text

@@ -33,7 +33,8 @@ _UNFILLED = -2
 _CLOSED = -3
 _FIRST_ROWS = 1024
 #: bytes of Python objects behind one state (its position, its dict entry), as measured
-_STATE_BYTES = 600
+_STATE_BYTES = 300
+_SHAPE_BYTES = 4000
 #: code points that a JSON string holds as they are
 _JSON_RAW = ((0x20, 0x21), (0x23, 0x5B), (0x5D, 0xD7FF), (0xE000, 0x10FFFF))
 
@@ -87,13 +88,19 @@ class LexemeTable:
         self._max_states = max_states
         self._max_mask_bytes = max_mask_bytes
         missing = [value for value in range(256) if bytes((value,)) not in vocabulary.id_of]
-        self._missing = np.array(missing, np.int64)
         self._escapes = not any(value in encoding.ESCAPE_BYTES for value in missing)
+        self._shapes = encoding.Shapes(missing, self._escapes)
         self._quote = ord('"') not in missing
 
     @property
     def nbytes(self) -> int:
-        return self.rows.nbytes + self.accept.nbytes + self.used * _STATE_BYTES + self._mask_bytes
+        return (
+            self.rows.nbytes
+            + self.accept.nbytes
+            + self.used * _STATE_BYTES
+            + len(self._shapes) * _SHAPE_BYTES
+            + self._mask_bytes
+        )
 
     def start(self, lexeme: Lexeme) -> int:
         """The state in which nothing of ``lexeme`` is written; -1 if this vocabulary cannot write it."""
@@ -106,20 +113,17 @@ class LexemeTable:
                 language = self.languages.intersect(language, self.languages.repeat(raw, 0, None))
         if not language.accepting and not language.edges():
             return -1
-        return self._state((encoding.TEXT, language, lexeme.json))
+        return self._state((language, lexeme.json))
 
     def fill(self, state: int) -> None:
         """Make the row of ``state``. May raise Unfinished or ConstraintError; then the row is as it was."""
         if self.only[state] != -3:
             return
-        row = np.full(256, -1, np.int32)
-        for low, high, position in encoding.byte_edges(self._positions[state]):
-            row[low : high + 1] = self._state(position)
-        row[self._missing] = -1
-        live = np.flatnonzero(row >= 0)
-        self.only[state] = -2 if len(live) > 1 else int(live[0]) if len(live) else -1
-        self.rows[state, 1:] = row[1:]
-        self.rows[state, 0] = row[0]  # last: this cell says that the row is there
+        shape, targets = self._shapes.expand(self._positions[state])
+        column = self._shapes.open(shape)
+        states = [-1, *[self._state(encoding.place(shape, targets, child)) for child in shape.children]]
+        self.rows[state] = np.array(states, np.int32)[column]
+        self.only[state] = shape.only
 
     def next(self, state: int, byte: int) -> int:
         """The state after one byte; -1 if it may not come."""
@@ -131,7 +135,7 @@ class LexemeTable:
         """A state with the same token mask: counters cut down to what the longest token can reach."""
         key = self._mask_keys.get(state)
         if key is None:
-            key = self._state(encoding.capped(self._positions[state], self.vocabulary.longest))
+            key = self._state(self._shapes.capped(self._positions[state], self.vocabulary.longest))
             self._mask_keys[state] = self._mask_keys[key] = key
         return key
 
