@@ -38,7 +38,7 @@ def classes(draw: st.DrawFn) -> str:
 ATOMS = st.one_of(
     st.sampled_from(list("ababAB01_é日😀ſKß")),
     st.sampled_from([".", r"\d", r"\w", r"\s", r"\D", r"\W", r"\S", r"\n", r"\.", r"\-", r"\x41", r"\u00e9", r"\101"]),
-    st.sampled_from(["^", "$", r"\A", r"\Z", "()", "(?:)", r"\b", r"\B", "(?<=a)", "(?<![ab])", "(?<=^|b)"]),
+    st.sampled_from(["^", "$", r"\A", r"\Z", "()", "(?:)", r"\b", r"\B", "(?<=a)", "(?<![ab])", "(?<=b|_)"]),
     st.sampled_from(["(?=a)", "(?!a)", r"(?=\w)", r"(?!.*\d)", "(?=a|b$)", "(?!$)", "(?![^a]|(?=b))", "(?s:(?=.b))"]),
     st.sampled_from([r"(?=\b)", r"(?!\Ba)", "(?=^a)", "ab", "ba", "abab"]),
     classes(),
