@@ -91,7 +91,7 @@ class Late(ConstraintError):
 
 
 class Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``build_s``: how long the child needed for what :func:`load` does, to a tenth of a second. ``notes``: what was
+    """``build_s``: seconds, to two places, that the child needed for what :func:`load` does. ``notes``: what was
     relaxed."""
 
     format: int
@@ -124,11 +124,12 @@ def compile_spec(kind: str, source: str, limits: Limits | None = None, backend: 
         backends.verdict(backend, _data(kind, source))
     else:
         build_s, notes = _check(_data(kind, source), limits, until)
-    return msgspec.msgpack.encode(Payload(_FORMAT, kind, source, backend, round(build_s, 1), notes))
+    return msgspec.msgpack.encode(Payload(_FORMAT, kind, source, backend, round(build_s, 2), notes))
 
 
-def load(payload: bytes, vocabulary: Vocabulary, key: str) -> Constraint:
-    """The constraint that :func:`compile_spec` allowed, over one vocabulary; only its root is built.
+def load(payload: bytes, vocabulary: Vocabulary, key: str, lexicon: Lexicon | None = None) -> Constraint:
+    """The constraint that :func:`compile_spec` allowed, over one vocabulary; only its root is built. ``lexicon``: None
+    for the one that the vocabulary's constraints share.
 
     Raises ConstraintError if the payload is damaged or of another version, or if the vocabulary cannot write any
     match.
@@ -139,7 +140,7 @@ def load(payload: bytes, vocabulary: Vocabulary, key: str) -> Constraint:
 
         return backends.load(data.backend, _data(data.kind, data.source), vocabulary, key)
     try:
-        return build(_data(data.kind, data.source), vocabulary, key)
+        return build(_data(data.kind, data.source), vocabulary, key, lexicon)
     except ConstraintError as error:  # the child could: it has every byte
         raise ConstraintError(f"this model's vocabulary cannot write it: {error}") from error
 

@@ -65,8 +65,7 @@ def slow(driver: Driver, key: str, pattern: str, calls: int, spend: float = 0.0)
     """Define ``pattern`` as a constraint that is slow to prepare."""
     driver.send(Define(key, compile_spec("regex", pattern)))
     defined = driver.core.state.constraints[key]
-    defined.matcher()
-    assert defined.built is not None
+    assert defined.prepare() and defined.built is not None
     made = SlowConstraint(defined.built, calls, spend)
     defined.built = made  # type: ignore[assignment]  # as far as the core looks
     return made

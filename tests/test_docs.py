@@ -58,7 +58,7 @@ def test_the_code_of_a_page_runs(page: Path, backend: FakeBackend) -> None:
     names: dict[str, Any] = {"__name__": "snippets"}
     assert len(blocks(page)) >= 2
     for line, code in blocks(page):
-        exec(compile("\n" * line + code, str(page), "exec"), names)
+        exec(compile("\n" * line + code, str(page), "exec", dont_inherit=True), names)
     backend.until(lambda: backend.open_strands == 0)
 
 

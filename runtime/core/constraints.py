@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from ...constrained.compiler import load
+from ...constrained.compiler import load, read_payload
 from ...constrained.interface import Constraint, ConstraintError, Matcher
+from ...constrained.lexicon import Lexicon
 from ...constrained.vocabulary import Vocabulary
 from .kit import OpError
+from .slices import Sliced
+
+#: what the child needed longer for is built in slices, by itself
+SLOW_S = 0.02
 
 
 class Defined:
@@ -18,16 +23,40 @@ class Defined:
         self.payload = payload
         self.built: Constraint | None = None
         self._store = store
+        self._slices: Sliced[Constraint] | None = None
+
+    def prepare(self, seconds: float | None = None) -> bool:
+        """Work for up to about ``seconds`` (None: to the end) on building it. True once :meth:`matcher` answers at
+        once. Raises OpError if it cannot be built."""
+        if self.built is not None:
+            return True
+        try:
+            if self._slices is None:
+                vocabulary = self._store.vocabulary
+                if read_payload(self.payload).build_s < SLOW_S:
+                    self.built = load(self.payload, vocabulary, self.key)
+                    return True
+                lexicon = Lexicon(vocabulary)  # of its own: the shared one changes between slices
+                self._slices = Sliced(lambda: load(self.payload, vocabulary, self.key, lexicon))
+            if not self._slices.run(seconds):
+                return False
+            slices, self._slices = self._slices, None
+            self.built = slices.result()
+        except (ConstraintError, ValueError) as error:
+            raise OpError("invalid_constraint", str(error), "constraint") from error
+        return True
 
     def matcher(self) -> Matcher:
-        """A fresh one. Raises OpError if the constraint cannot be built."""
-        if self.built is None:
-            try:
-                self.built = load(self.payload, self._store.vocabulary, self.key)
-            except (ConstraintError, ValueError) as error:
-                raise OpError("invalid_constraint", str(error), "constraint") from error
+        """A fresh one. Call :meth:`prepare` before."""
+        assert self.built is not None
         self._store.used(self)
         return self.built.matcher()
+
+    def cancel(self) -> None:
+        """It will not be built."""
+        if self._slices is not None:
+            self._slices.cancel()
+            self._slices = None
 
 
 class Constraints:
@@ -42,7 +71,9 @@ class Constraints:
         self._defined[key] = Defined(self, key, payload)
 
     def forget(self, key: str) -> None:
-        self._defined.pop(key, None)
+        found = self._defined.pop(key, None)
+        if found is not None:
+            found.cancel()
 
     def __getitem__(self, key: str) -> Defined:
         """Raises OpError for a key that was not defined."""

@@ -31,7 +31,7 @@ from .constraints import Defined
 from .kit import Kit, OpError
 from .prefill import prefill
 from .sampler import Sampled, SamplerRow
-from .stops import StopScanner, cut_tokens
+from .stops import Match, StopScanner, cut_tokens
 from .strand import Strand
 
 
@@ -66,7 +66,8 @@ class Gen(Op):
         self._kit = kit
         self._base = seq.n
         self._limit = min(request.params.max_tokens, kit.context_length - seq.n)
-        self._matcher: Matcher | None = None if constraint is None else constraint.matcher()
+        self._constraint = constraint
+        self._matcher: Matcher | None = None  # once the constraint is built
         stops, patterns = request.params.stop, request.params.stop_regex
         self._scanner = StopScanner(stops, patterns) if stops or patterns else None
         self._row = SamplerRow(request.params, seq.ids, choice=request.choice)
@@ -80,7 +81,7 @@ class Gen(Op):
         self._data = bytearray()  # released, not yet on the wire
         self._logprobs: list[CoreLogprob] = []
         self._started: Started | None = None
-        self._known = self._matcher is None or self._limit <= 0  # what may come next
+        self._known = constraint is None or self._limit <= 0  # what may come next
         self._again: deque[int] = deque()  # sampled by an earlier epoch, still to be gone over
         if self._limit > 0 and (request.resume_ids or request.resume_usage is not None):
             self._again.extend(request.resume_ids)
@@ -237,7 +238,7 @@ class Gen(Op):
         """The text ends before the constraint accepts."""
         matcher = self._matcher
         if matcher is None:
-            return False
+            return self._constraint is not None
         matcher.rollback(len(self._pieces) - kept)
         if leftover and not matcher.advance_bytes(leftover):
             return True
@@ -262,7 +263,7 @@ class Gen(Op):
         if self._scanner is None:
             self._release(piece)
         else:
-            released, match = self._scanner.feed(piece)
+            released, match = self._scan(self._scanner, piece)
             self._release(released)
             if match is not None:
                 self.end = End("stop", match.stop.decode("utf-8", "replace"), match.start)
@@ -272,7 +273,14 @@ class Gen(Op):
         elif len(self._pieces) >= self._limit:
             self.end = End("length")
         else:
-            self._known = self._matcher is None or bool(self._pending)
+            self._known = self._constraint is None or bool(self._pending)
+
+    @staticmethod
+    def _scan(scanner: StopScanner, piece: bytes) -> tuple[bytes, Match | None]:
+        try:
+            return scanner.feed(piece)
+        except ValueError as error:  # a stop regex that exceeds a limit
+            raise OpError("invalid_value", str(error), "stop_regex") from error
 
     def _release(self, data: bytes) -> None:
         self._data += data
@@ -280,10 +288,14 @@ class Gen(Op):
 
     def _look(self, until: float | None) -> bool:
         """Find out what may come next, and queue the settled ids of a forced run that starts here."""
-        matcher = self._matcher
-        assert matcher is not None
         try:
-            if not matcher.prepare(None if until is None else max(0.0, until - time.monotonic())):
+            if self._matcher is None:
+                assert self._constraint is not None
+                if not self._constraint.prepare(_left(until)):
+                    return False
+                self._matcher = self._constraint.matcher()
+            matcher = self._matcher
+            if not matcher.prepare(_left(until)):
                 return False
             self._known = True
             run = matcher.forced()
@@ -314,3 +326,7 @@ class Gen(Op):
         self._again.clear()
         self._sent = len(self._pieces)
         self._data.clear()
+
+
+def _left(until: float | None) -> float | None:
+    return None if until is None else max(0.0, until - time.monotonic())
