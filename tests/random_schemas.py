@@ -19,7 +19,7 @@ class RandomSchemas:
         self.definitions: dict[str, Any] = {}
 
     def schema(self) -> Any:
-        root = self.any(3)
+        root = self.random.choice([self.object, self.array, self.combined, self.any])(3)
         if self.definitions and isinstance(root, dict):
             root = {**root, "$defs": self.definitions}
         return root
