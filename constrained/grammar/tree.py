@@ -1,0 +1,160 @@
+"""What a grammar is before it becomes rules: named expressions. Every syntax is parsed to this, and so are specs.
+
+::
+
+    object ::= "{" (pair ("," pair)*)? "}"        Seq(Terminal, Repeat(Seq(Ref pair, Repeat(...)), 0, 1), Terminal)
+
+Expressions are compared by identity; the same one may stand in several places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass, field
+
+from ..regular.language import Language
+
+Name = Hashable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Terminal:
+    """A regular language, written as it is. ``text``: the only string in it, where that is known."""
+
+    language: Language
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ref:
+    """The rule with this name."""
+
+    name: Name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opaque:
+    """A nonterminal that is in the Rules already: it is never empty and not left-recursive."""
+
+    nonterminal: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seq:
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alt:
+    options: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Repeat:
+    """``body`` ``low`` to ``high`` times (None: no bound)."""
+
+    body: Expression
+    low: int
+    high: int | None
+
+
+Expression = Terminal | Ref | Opaque | Seq | Alt | Repeat
+
+
+@dataclass(slots=True)
+class Grammar:
+    """Rules by name. Every Ref must name one of them."""
+
+    rules: dict[Name, Expression] = field(default_factory=dict)
+
+
+def separated(body: Expression, separator: Expression, low: int, high: int | None) -> Expression:
+    """``body`` ``low`` to ``high`` times with ``separator`` in between."""
+    if high == 0:
+        return Repeat(body, 0, 0)
+    more = Repeat(Seq((separator, body)), max(low - 1, 0), None if high is None else high - 1)
+    some = Seq((body, more))
+    return some if low else Repeat(some, 0, 1)
+
+
+def references(expression: Expression) -> set[Name]:
+    """The names that it refers to."""
+    found: set[Name] = set()
+    todo: list[Expression] = [expression]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, Ref):
+            found.add(one.name)
+        elif isinstance(one, Seq):
+            todo.extend(one.parts)
+        elif isinstance(one, Alt):
+            todo.extend(one.options)
+        elif isinstance(one, Repeat):
+            todo.append(one.body)
+    return found
+
+
+def nullable(expression: Expression, known: Collection[Name]) -> bool:
+    """Whether it can be the empty text, if the rules in ``known`` can."""
+    if isinstance(expression, Terminal):
+        return expression.language.accepting
+    if isinstance(expression, Ref):
+        return expression.name in known
+    if isinstance(expression, Seq):
+        return all(nullable(part, known) for part in expression.parts)
+    if isinstance(expression, Alt):
+        return any(nullable(option, known) for option in expression.options)
+    if isinstance(expression, Repeat):
+        return expression.low == 0 or nullable(expression.body, known)
+    return False
+
+
+def nullables(grammar: Grammar) -> set[Name]:
+    """The rules that can be the empty text."""
+    found: set[Name] = set()
+    while True:
+        more = {name for name, rule in grammar.rules.items() if name not in found and nullable(rule, found)}
+        if not more:
+            return found
+        found |= more
+
+
+def components(graph: dict[Name, set[Name]]) -> list[list[Name]]:
+    """Strongly connected components, each after those it points to (Tarjan, without recursion)."""
+    index: dict[Name, int] = {}
+    low: dict[Name, int] = {}
+    on_stack: set[Name] = set()
+    stack: list[Name] = []
+    found: list[list[Name]] = []
+    for root in graph:
+        if root in index:
+            continue
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        on_stack.add(root)
+        work = [(root, iter(graph[root]))]
+        while work:
+            name, edges = work[-1]
+            for target in edges:
+                if target not in index:
+                    index[target] = low[target] = len(index)
+                    stack.append(target)
+                    on_stack.add(target)
+                    work.append((target, iter(graph[target])))
+                    break
+                if target in on_stack:
+                    low[name] = min(low[name], index[target])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[name])
+                if low[name] == index[name]:
+                    component = []
+                    while True:
+                        member = stack.pop()
+                        on_stack.discard(member)
+                        component.append(member)
+                        if member == name:
+                            break
+                    found.append(component)
+    return found
