@@ -30,6 +30,7 @@ from .options import SchemaOptions
 from .satisfy import Solver
 from .scalars import ConstantAlgebra, Constants, NumberAlgebra, StringAlgebra
 
+_TOO_DEEP = "the schema is nested too deeply; write fewer levels, or name parts of it in $defs"
 _CONSTANTS = {None: b"null", True: b"true", False: b"false"}
 
 
@@ -49,6 +50,8 @@ class Compiler:
         self.goals = Goals()
         self.layout = Layout(rules, options.whitespace)
         self.solver = Solver(languages, self._check)
+        #: goals whose values are being listed, for uniqueItems
+        self.listing: set[Goal] = set()
         self._nulls: Formula[Constants] = Formula(self.goals, ConstantAlgebra("null", frozenset({None})))
         self._booleans: Formula[Constants] = Formula(self.goals, ConstantAlgebra("boolean", frozenset({True, False})))
         self._numbers: Formula[Language] = Formula(self.goals, NumberAlgebra(languages))
@@ -70,10 +73,21 @@ class Compiler:
         try:
             satisfiable = self.solver.ask(goal)
         except RecursionError:
-            raise SchemaError("", root.pointer, "the schema is nested too deeply") from None
+            raise SchemaError("", root.pointer, _TOO_DEEP) from None
         if not satisfiable:
             raise SchemaError("", root.pointer, "no JSON value satisfies this schema")
         return self.value(goal, 0)
+
+    def add(self, expand: Callable[[], Iterator[Production]]) -> int:
+        """A nonterminal. A schema whose parts nest too deeply is an error of its own, wherever that shows."""
+
+        def expanded() -> list[Production]:
+            try:
+                return list(expand())
+            except RecursionError:
+                raise SchemaError("", "#", _TOO_DEEP) from None
+
+        return self.rules.add(expanded)
 
     def too_many(self, message: str) -> NoReturn:
         raise ConstraintError(f"JSON Schema: {message}; write fewer alternatives")
@@ -137,7 +151,7 @@ class Compiler:
     def value(self, goal: Goal, depth: int) -> int:
         found = goal.nonterminals.get(depth)
         if found is None:
-            found = self.rules.add(lambda: list(self._value(goal, depth)))
+            found = self.add(lambda: self._value(goal, depth))
             goal.nonterminals[depth] = found
         return found
 
@@ -189,7 +203,7 @@ class Members:
         """What begins with a key; None if none may come."""
         if state not in self._keys:
             some = next(self._clause.keys(state), None)
-            made = None if some is None else self._compiler.rules.add(lambda: list(self._expand(state)))
+            made = None if some is None else self._compiler.add(lambda: self._expand(state))
             self._keys[state] = made
         return self._keys[state]
 
@@ -197,7 +211,7 @@ class Members:
         """What comes after a member: the end, or a comma and another one."""
         found = self._tails.get(state)
         if found is None:
-            found = self._tails[state] = self._compiler.rules.add(lambda: list(self._after(state)))
+            found = self._tails[state] = self._compiler.add(lambda: self._after(state))
         return found
 
     def _after(self, state: State) -> Iterator[Production]:
@@ -260,7 +274,7 @@ class Rows:
         """What begins with an item; None if none may come."""
         if place not in self._items:
             some = next(self._clause.rows(place), None)
-            made = None if some is None else self._compiler.rules.add(lambda: list(self._expand(place)))
+            made = None if some is None else self._compiler.add(lambda: self._expand(place))
             self._items[place] = made
         return self._items[place]
 
@@ -272,7 +286,7 @@ class Rows:
     def _tail(self, place: Place) -> int:
         found = self._tails.get(place)
         if found is None:
-            found = self._tails[place] = self._compiler.rules.add(lambda: list(self._after(place)))
+            found = self._tails[place] = self._compiler.add(lambda: self._after(place))
         return found
 
     def _dependent(self, place: Place) -> int:

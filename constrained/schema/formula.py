@@ -27,7 +27,7 @@ class TooMany(Exception):
 
 
 #: schemas inside schemas that speak of one value: beyond this a named error, well before Python's own limit
-MAX_NESTED = 150
+MAX_NESTED = 100
 
 
 class Algebra(Protocol[T]):

@@ -40,10 +40,15 @@ def single(value: Any) -> Node:
 
 def members(compiler: Compiler, goal: Goal, limit: int) -> Values | None:
     """The values by :func:`.values.json_key`, or None if they are more than ``limit`` (or not easily known)."""
+    if goal in compiler.listing:
+        return None  # its values hold values of its own kind: as many as one likes
+    compiler.listing.add(goal)
     try:
         return _members(compiler, goal, limit, 0)
     except _TooMany:
         return None
+    finally:
+        compiler.listing.discard(goal)
 
 
 def _members(compiler: Compiler, goal: Goal, limit: int, depth: int) -> Values:
