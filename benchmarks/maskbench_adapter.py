@@ -2,8 +2,9 @@
 
     python maskbench_lite.py --engine benchmarks/maskbench_adapter.py:PlaitEngine --data ROWS --tokenizer TOKENIZER ...
 
-Everything runs in this process, on the engine that the runtime uses: one Lexicon per vocabulary, one machine per
-schema, native where it was built. ``accept`` advances and fills what the next mask needs, as the core does while the
+Everything runs in this process, through the function with which the core builds a constraint: one Lexicon per
+vocabulary, one machine per schema, native where it was built. (The compiler child's check of the whole specification,
+which a front awaits first, is not in it.) ``accept`` advances and fills what the next mask needs, as the core does while the
 forward pass runs; ``total_us`` of benchmarks/constraints.py counts both.
 
 The rows of JSON-Schema-Test-Suite need two things that the harness's ``compile(schema)`` does not hand over, so they
@@ -25,11 +26,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plait.constrained.compiler import build
 from plait.constrained.interface import Constraint, Matcher
-from plait.constrained.lexicon import Lexicon
-from plait.constrained.pushdown import machine
-from plait.constrained.pushdown.matcher import PushdownConstraint
-from plait.constrained.pushdown.rules import Rules
+from plait.constrained.lexicon import lexicon_of
 from plait.constrained.vocabulary import Vocabulary
 
 MODE = "declared key order, undeclared keys after them, at most one optional space after ':' and ',', otherwise compact"
@@ -86,7 +85,7 @@ class PlaitEngine:
             special_ids=list(tok.special),
             encode=lambda data: tok.encode(data.decode()),
         )
-        self.lexicon = Lexicon(self.vocabulary)
+        lexicon_of(self.vocabulary)  # what all its constraints share, made once as when a model is loaded
         data = _option("--data")
         self.documents = _remotes(data)
         found = re.search(r"jsts_(\d+)", data.name) if data else None
@@ -112,30 +111,13 @@ class PlaitEngine:
 
     def _matcher(self, data: dict[str, Any]) -> PlaitMatcher:
         self.number += 1
-        lexicon = self.lexicon
-        rules = Rules()
-        start = _build(data, lexicon.languages, rules)
-        built = machine.build(rules, start, lexicon.lexemes, self.vocabulary, lexicon.masks, str(self.number))
-        return PlaitMatcher(PushdownConstraint(built))
+        return PlaitMatcher(build(data, self.vocabulary, str(self.number)))
 
 
 class PlaitAnyOrder(PlaitEngine):
     name = "plait-any-order"
     mode = MODE_ANY_ORDER
     any_order = True
-
-
-def _build(data: dict[str, Any], languages: Any, rules: Rules) -> int:
-    try:
-        from plait.constrained import spec
-    except ImportError:
-        from plait.constrained.schema.compile import compile_schema
-        from plait.constrained.schema.options import SchemaOptions
-        from plait.constrained.schema.reader import read
-
-        options = SchemaOptions.parse(data["options"])
-        return compile_schema(read(data["json_schema"], documents=data["documents"], options=options), options, languages, rules)
-    return spec.build(data, languages, rules)
 
 
 def _dataset(schema: Any) -> str:
