@@ -250,3 +250,14 @@ def test_forced_runs_of_any_length(kind: type[AnyMachine]) -> None:
         at = machine.step(at, piece)
     assert run == b"x" * 10_000
     assert machine.nbytes > 0
+
+
+@every
+def test_machines_of_one_name_keep_their_masks_apart(kind: type[AnyMachine]) -> None:
+    """The same constraint compiled again meets its texts in another order, so its configs have other numbers."""
+    lexicon = Lexicon(VOCABULARY)
+    texts = [b"[1", b'{"na', b'"x', b"-", b"[[]"]
+    for order in (texts, texts[::-1], texts[2:] + texts[:2]):
+        machine = machine_of(kind, lexicon, json_rules, "same", lexicon.masks)
+        for text in order:
+            check_mask(machine, machine.step(machine.start, text), text)

@@ -24,6 +24,7 @@ The native twin takes rows and capped states from the LexemeTable (it watches ``
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -46,6 +47,7 @@ DEAD = -1
 _NODE_BYTES, _CONFIG_BYTES, _STACK_BYTES, _CELL_BYTES = 250, 400, 16, 100
 #: trie nodes visited between two looks at the clock
 _WALK_UNIT = 512
+_serials = itertools.count()
 
 
 class Limits(NamedTuple):
@@ -68,7 +70,7 @@ class _Moves(NamedTuple):
 class Machine:
     """One constraint over one vocabulary. ``rules`` may grow while it runs. Not thread safe.
 
-    ``masks`` and ``lexemes`` are shared with other machines of the vocabulary; ``key`` is this one's name in ``masks``.
+    ``masks`` and ``lexemes`` are shared with other machines of the vocabulary; ``key`` is the constraint's name.
     Everything that may take long honours ``deadline`` by raising Unfinished between units of work; the same call made
     again goes on.
     """
@@ -89,6 +91,8 @@ class Machine:
         self.masks = masks
         self.key = key
         self.limits = limits if limits is not None else Limits()
+        # configs are numbered as texts reach them: those of another machine under the same key are not the same
+        self._serial = ("python", next(_serials))
         self._start_nonterminal = start
         self._start: int | None = None
         self._missing = frozenset(value for value in range(256) if bytes((value,)) not in vocabulary.id_of)
@@ -151,7 +155,7 @@ class Machine:
     def mask(self, config: int) -> Mask:
         """Read-only uint32[words]: bit i is set iff ``step(config, tokens[i]) >= 0``; EOS bits iff accepting."""
         capped = self._capped_config(config)
-        return self.masks.get((self.key, capped), lambda: self._make_mask(capped))
+        return self.masks.get((self._serial, capped), lambda: self._make_mask(capped))
 
     @property
     def configs(self) -> int:
@@ -411,7 +415,7 @@ class Machine:
             if len(values) != 1 or (value := values.pop()) < 0:
                 break
             run.append(value)
-            config = self.step(config, run[-1:])
+            config = self.step(config, bytes(run[-1:]))
         return bytes(run)
 
     def _check_deadline(self) -> None:
