@@ -24,6 +24,7 @@ import signal
 import struct
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -391,6 +392,9 @@ def answer(request: Request) -> Reply:
         return Reply(request.id, False, error="it needs too much memory to compile; make it simpler")
     except RecursionError:
         return Reply(request.id, False, error="it is nested too deeply")
+    except Exception as error:  # a fault of ours: said, and the next request is served
+        traceback.print_exc()
+        return Reply(request.id, False, error=f"the compiler failed on it ({type(error).__name__}: {error})")
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -307,7 +307,8 @@ class FakeCore:
         position = len(strand.out)
         assert strand.ids is not None
         if op.constraint is not None:
-            ids = self.world.tokenizer.encode(self.payloads[op.constraint].decode(), special=False)
+            text = self.payloads[op.constraint].decode("utf-8", "replace")
+            ids = self.world.tokenizer.encode(text, special=False)
             return ids[position] if position < len(ids) else None
         if self.world.next_id is not None:
             return self.world.next_id(strand.ids + strand.out, position)

@@ -17,6 +17,7 @@ import pytest
 from plait.constrained.compiler import (
     MAX_FRAME_BYTES,
     Limits,
+    Payload,
     Reply,
     Request,
     answer,
@@ -27,6 +28,7 @@ from plait.constrained.compiler import (
     load,
     notes_of,
     read_frame,
+    read_payload,
     write_frame,
 )
 from plait.constrained.interface import ConstraintError
@@ -43,6 +45,11 @@ SLOW = json.dumps(
         }
     }
 )
+
+
+def said(payload: bytes) -> Payload:
+    """All but the time it took."""
+    return msgspec.structs.replace(read_payload(payload), build_s=0.0)
 
 
 class Child:
@@ -92,7 +99,7 @@ def test_it_serves_good_and_bad_requests_in_order(child: Child) -> None:
     assert [reply.id for reply in replies if reply] == list(range(1, 10))
     assert [reply.ok for reply in replies if reply] == [True, False, False, False, True, False, False, True, False]
     first, bad, reference, kind, fifth, backend, schema, _, empty = replies
-    assert first and first.payload == compile_spec("regex", "a[bc]+")
+    assert first and said(first.payload) == said(compile_spec("regex", "a[bc]+"))
     assert bad and bad.error and not bad.payload
     assert reference and "back-reference" in reference.error
     assert kind and "'poem'" in kind.error
@@ -206,7 +213,7 @@ def test_damaged_payloads_are_refused() -> None:
 
 
 def test_the_same_specification_gives_the_same_payload() -> None:
-    assert compile_spec("regex", r"\w+(a|b)?") == compile_spec("regex", r"\w+(a|b)?")
+    assert said(compile_spec("regex", r"\w+(a|b)?")) == said(compile_spec("regex", r"\w+(a|b)?"))
 
 
 def test_limits_reach_the_compiler() -> None:
