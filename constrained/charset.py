@@ -104,6 +104,26 @@ def fold(ranges: Ranges, source: str, flags: int) -> Ranges:
     return normalize([*kept, *((ord(c), ord(c)) for c in matched)])
 
 
+_ALIKE = {"i": "iI\u0130\u0131", "k": "kK\u212a", "s": "sS\u017f"}
+
+
+@lru_cache(maxsize=4096)
+def folded(ranges: Ranges, ascii_only: bool) -> Ranges:
+    """``ranges`` and all that differs from them only in case, as Python's IGNORECASE has it."""
+    if not ranges:
+        return ranges
+    if ranges[-1][1] < 128:
+        found = list(ranges)
+        for low, high in ranges:
+            for char in map(chr, range(low, high + 1)):
+                if char.isalpha():
+                    same = char.lower() + char.upper() if ascii_only else _ALIKE.get(char.lower(), char.swapcase())
+                    found.extend((ord(one), ord(one)) for one in same)
+        return normalize(found)
+    source = "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in ranges)
+    return fold(ranges, f"[{source}]", int(re.IGNORECASE | (re.ASCII if ascii_only else 0)))
+
+
 # ---------------------------------------------------------------- UTF-8
 
 #: one node: (lowest byte, highest byte, next node); next node 0 = a whole character has been read

@@ -13,10 +13,11 @@ from __future__ import annotations
 import re
 
 from ..charset import Ranges, complement
+from .anchoring import leading, trailing
 from .language import Language
 from .nodes import Node
 from .properties import posix
-from .syntax import IGNORECASE, SIMPLE, Parser, leading, trailing
+from .syntax import IGNORECASE, SIMPLE, Parser
 from .terms import Arena
 
 DIGIT: Ranges = ((48, 57),)

@@ -56,9 +56,43 @@ _LONG = {
 }
 _SHORT = {name.lower(): name for name in _LONG.values()} | {"l&": "LC"}
 _SCRIPTS = frozenset(
-    "arabic armenian bengali bopomofo braille cherokee coptic cyrillic devanagari ethiopic georgian gothic greek "
-    "gujarati gurmukhi han hangul hebrew hiragana kannada katakana khmer lao latin malayalam mongolian myanmar oriya "
-    "sinhala syriac tamil telugu thaana thai tibetan".split()
+    [
+        "arabic",
+        "armenian",
+        "bengali",
+        "bopomofo",
+        "braille",
+        "cherokee",
+        "coptic",
+        "cyrillic",
+        "devanagari",
+        "ethiopic",
+        "georgian",
+        "gothic",
+        "greek",
+        "gujarati",
+        "gurmukhi",
+        "han",
+        "hangul",
+        "hebrew",
+        "hiragana",
+        "kannada",
+        "katakana",
+        "khmer",
+        "lao",
+        "latin",
+        "malayalam",
+        "mongolian",
+        "myanmar",
+        "oriya",
+        "sinhala",
+        "syriac",
+        "tamil",
+        "telugu",
+        "thaana",
+        "thai",
+        "tibetan",
+    ]
 )
 _CODES = {"latn": "latin", "grek": "greek", "cyrl": "cyrillic", "hani": "han", "hira": "hiragana", "kana": "katakana"}
 _CODES |= {"arab": "arabic", "hebr": "hebrew", "hang": "hangul", "armn": "armenian", "geor": "georgian"}

@@ -13,9 +13,10 @@ from functools import lru_cache
 
 from ..charset import Ranges, category, complement
 from ..interface import ConstraintError
+from .anchoring import leading, trailing
 from .language import Language
 from .nodes import Node
-from .syntax import ASCII, SIMPLE, Parser, leading, trailing
+from .syntax import ASCII, SIMPLE, Parser
 from .terms import Arena
 
 _OCTAL = re.compile(r"0[0-7]{0,2}|[0-3][0-7]{2}")

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
 
-from ..charset import Ranges, complement, fold, normalize
+from ..charset import Ranges, complement, folded, normalize
 from ..interface import ConstraintError
 from .language import Language
-from .nodes import START, Ahead, Alt, Behind, Chars, Node, Seq
+from .nodes import START, Alt, Behind, Chars, Node
 from .properties import lookup
 from .terms import Arena
 
@@ -33,6 +32,8 @@ SIMPLE = {"f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 #: characters that stand for themselves in every mode but VERBOSE and IGNORECASE
 _PLAIN = re.compile(r"[A-Za-z0-9_ \-,:;/=@#%&~\"'<>!]+")
 _BRACES = re.compile(r"\{([0-9]*)(,([0-9]*))?\}")
+#: a class whose end is plain to see
+_CLASS = re.compile(r"\[\^?(?:[^\]\\\[]|\\.)+\]", re.DOTALL)
 _GROUP_NAME = re.compile(r"P?<([^\W\d]\w*)>")
 _GLOBAL_FLAGS = re.compile(r"([aimsxu]+)\)")
 _ONLY_FLAGS = re.compile(r"(\(\?[aimsxu]+\))*")
@@ -123,7 +124,7 @@ class Parser:
                 end = run.end()
                 if end - self.at > 1 and text[end : end + 1] in ("*", "+", "?", "{"):
                     end -= 1
-                parts.append(arena.words_node((text[self.at : end],)))
+                parts.append(arena.text_node(text[self.at : end]))
                 self.at = end
                 continue
             if flags & VERBOSE and char in " \t\n\r\v\f":
@@ -315,6 +316,18 @@ class Parser:
         return self.arena.chars_node(self.arena.alphabet.make(ranges))
 
     def char_class(self, at: int, flags: int) -> Node:
+        source = _CLASS.match(self.text, at)
+        key = ("class", type(self), source[0], flags) if source else None
+        known = self.arena.classes.get(key) if key else None
+        if source and known is not None:
+            self.at = source.end()
+            return known
+        found = self._char_class(at, flags)
+        if key:
+            self.arena.classes[key] = found
+        return found
+
+    def _char_class(self, at: int, flags: int) -> Node:
         text, size = self.text, len(self.text)
         negated = text[self.at : self.at + 1] == "^"
         if negated:
@@ -387,64 +400,3 @@ class Parser:
             raise self.invalid("an unknown character name", at) from None
         finally:
             self.at = end + 1
-
-
-_ALIKE = {"i": "iI\u0130\u0131", "k": "kK\u212a", "s": "sS\u017f"}
-
-
-@lru_cache(maxsize=4096)
-def folded(ranges: Ranges, ascii_only: bool) -> Ranges:
-    """``ranges`` and all that differs from them only in case, as Python's IGNORECASE has it."""
-    if not ranges:
-        return ranges
-    if ranges[-1][1] < 128:
-        found = list(ranges)
-        for low, high in ranges:
-            for char in map(chr, range(low, high + 1)):
-                if char.isalpha():
-                    same = char.lower() + char.upper() if ascii_only else _ALIKE.get(char.lower(), char.swapcase())
-                    found.extend((ord(one), ord(one)) for one in same)
-        return normalize(found)
-    source = "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in ranges)
-    return fold(ranges, f"[{source}]", int(re.IGNORECASE | (re.ASCII if ascii_only else 0)))
-
-
-# ---------------------------------------------------------------- the ends of a pattern
-
-
-def leading(node: Node, prefix: Node, arena: Arena) -> Node:
-    """``prefix`` and then ``node``, at the start of the text; a ``^`` at its front takes the prefix's place."""
-    if not node.front & START:
-        return arena.seq([prefix, node])
-    if type(node) is Behind:
-        return arena.NOTHING if node.mask == START and node.wanted else arena.seq([prefix, node])
-    if type(node) is Alt:
-        return arena.alt([leading(option, prefix, arena) for option in node.options])
-    if type(node) is Seq and node.parts[0].front & START:
-        first = node.parts[0]
-        if type(first) is Behind and first.mask == START and first.wanted:
-            return leading(arena.seq(node.parts[1:]), arena.NOTHING, arena)
-        if type(first) is Alt:
-            return arena.seq([leading(first, prefix, arena), *node.parts[1:]])
-    return arena.seq([prefix, node])
-
-
-def trailing(node: Node, suffix: Node, arena: Arena) -> Node:
-    """``node`` and then ``suffix``, up to the end of the text; a ``$`` at its end takes the suffix's place."""
-    if not _ends(node):
-        return arena.seq([node, suffix])
-    if type(node) is Alt:
-        return arena.alt([trailing(option, suffix, arena) for option in node.options])
-    if type(node) is Seq:
-        return arena.seq([*node.parts[:-1], trailing(node.parts[-1], suffix, arena)])
-    if type(node) is Ahead and (node.guard.longest == 0 or (suffix is arena.NOTHING and node.guard.accepting)):
-        return arena.NOTHING
-    return arena.seq([node, suffix])
-
-
-def _ends(node: Node) -> bool:
-    if type(node) is Alt:
-        return any(_ends(option) for option in node.options)
-    if type(node) is Seq:
-        return bool(node.parts) and _ends(node.parts[-1])
-    return type(node) is Ahead
