@@ -4,8 +4,8 @@
 
 Everything runs in this process, through the function with which the core builds a constraint: one Lexicon per
 vocabulary, one machine per schema, native where it was built. (The compiler child's check of the whole specification,
-which a front awaits first, is not in it.) ``accept`` advances and fills what the next mask needs, as the core does while the
-forward pass runs; ``total_us`` of benchmarks/constraints.py counts both.
+which a front awaits first, is not in it.) ``accept`` advances and fills what the next mask needs, as the core does
+while the forward pass runs; ``total_us`` of benchmarks/constraints.py counts both.
 
 The rows of JSON-Schema-Test-Suite need two things that the harness's ``compile(schema)`` does not hand over, so they
 are looked up: the dataset (groups of ``format`` mean an annotation, those of ``optional/format`` an assertion) in the
