@@ -33,6 +33,7 @@ from typing import Any, BinaryIO, Literal
 
 import msgspec
 
+from . import spec
 from .interface import Constraint, ConstraintError, Unfinished
 from .lexicon import Lexicon, lexicon_of
 from .pushdown import machine as machines
@@ -152,27 +153,8 @@ def build(
     """The constraint of plain data (see :mod:`.spec`), with our own engine and without any check of its own."""
     lexicon = lexicon or lexicon_of(vocabulary)
     rules = Rules()
-    start = _root(data, lexicon.languages, rules)
+    start = spec.build(data, lexicon.languages, rules)
     return PushdownConstraint(machines.build(rules, start, lexicon.lexemes, vocabulary, lexicon.masks, key))
-
-
-def _root(data: Any, languages: Any, rules: Rules) -> int:
-    try:
-        from . import spec  # type: ignore[attr-defined]
-    except ImportError:
-        if "regex" in data:
-            language = languages.regex(data["regex"], "python")
-            if languages.is_empty(language):
-                raise ConstraintError("the regex matches nothing, not even the empty string") from None
-            return rules.add(lambda: [(Lexeme(language),)])
-        from .schema.compile import compile_schema
-        from .schema.options import SchemaOptions
-        from .schema.reader import read
-
-        options = SchemaOptions.parse(data.get("options", {}))
-        root = read(data["json_schema"], documents=data.get("documents"), options=options)
-        return compile_schema(root, options, languages, rules)
-    return spec.build(data, languages, rules)
 
 
 def read_payload(payload: bytes) -> Payload:
