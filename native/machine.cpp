@@ -279,6 +279,8 @@ void *plait_machine_new(void *lexemes, const uint32_t *eos, int64_t max_stacks, 
 void plait_machine_free(void *machine) { delete static_cast<Machine *>(machine); }
 int64_t plait_machine_nbytes(void *machine) { return static_cast<Machine *>(machine)->nbytes(); }
 
+int64_t plait_machine_configs(void *machine) { return static_cast<int64_t>(static_cast<Machine *>(machine)->stacks.configs.size()); }
+
 void plait_machine_add(void *machine, int32_t nonterminal, const int32_t *items, const uint8_t *text) {
     static_cast<Machine *>(machine)->stacks.add(nonterminal, items, text);
 }

@@ -192,6 +192,12 @@ class NativeMachine:
             number = self._number(config)
         return self.masks.get((self._serial, number), lambda: self._fill(config, number))
 
+    @property
+    def configs(self) -> int:
+        """How many were met so far."""
+        found: int = self._library.plait_machine_configs(self._handle)
+        return found
+
     def accepting(self, config: int) -> bool:
         """The text may end here."""
         return self._flag(config) & 1 != 0
@@ -372,6 +378,7 @@ def _library() -> ctypes.CDLL | None:
         "plait_machine_new": (pointer, [pointer, pointer, *[long] * 4]),
         "plait_machine_free": (None, [pointer]),
         "plait_machine_nbytes": (long, [pointer]),
+        "plait_machine_configs": (long, [pointer]),
         "plait_machine_add": (None, [pointer, number, text, text]),
         "plait_machine_add_dependent": (None, [pointer, number]),
         "plait_machine_markers": (number, [pointer, number, pointer, number]),
