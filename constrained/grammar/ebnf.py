@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from ..regular.languages import Languages
 
 _SPACE = re.compile(r"(?:\s+|#[^\n]*)+")
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-_DEFINES = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:\s|#[^\n]*\n)*(?:::=|:=)")
+#: a dot belongs to a name only between its characters
+_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_]))*")
+_DEFINES = re.compile(_NAME.pattern + r"(?:\s|#[^\n]*\n)*(?:::=|:=)")
 _REGEX = re.compile(r"/((?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+)/")
 
 _MACROS = {"TagDispatch", "Token", "ExcludeToken", "TokenTagDispatch"}

@@ -54,7 +54,7 @@ def prune(grammar: Grammar, start: Name, languages: Languages) -> Grammar:
             todo.extend(users.get(name, ()))
     if start not in productive:
         raise ConstraintError(
-            f"rule {_said(start)} produces no text: every alternative leads back to a rule that never ends "
+            f"{_said(start)} produces no text: every alternative leads back to a rule that never ends "
             "(or to characters that the vocabulary cannot write); give it an alternative that ends"
         )
     kept: dict[Name, Expression] = {}
@@ -70,7 +70,9 @@ def prune(grammar: Grammar, start: Name, languages: Languages) -> Grammar:
 
 
 def _said(name: Name) -> str:
-    return str(name[-1] if isinstance(name, tuple) else name)
+    """A rule's name for messages; specifications have no name, and Lark's start stands behind what it ignores."""
+    own = name[-1] if isinstance(name, tuple) else name
+    return f"rule {own}" if own and own != "%start" else "the start" if own else "it"
 
 
 def _produces(expression: Expression, productive: set[Name], languages: Languages) -> bool:
