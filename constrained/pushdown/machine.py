@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 _LITERAL, _LEXEME, _NONTERMINAL = range(3)
 #: the config that no text reaches
 DEAD = -1
-#: bytes of Python objects behind one node, one config, one stack of a config and one filled cell, as measured
-_NODE_BYTES, _CONFIG_BYTES, _STACK_BYTES, _CELL_BYTES = 250, 400, 16, 100
+#: bytes of Python objects behind one node, one config, one stack of a config, one filled cell, one config's tops
+_NODE_BYTES, _CONFIG_BYTES, _STACK_BYTES, _CELL_BYTES, _MOVES_BYTES = 250, 400, 16, 100, 500
 #: trie nodes visited between two looks at the clock
 _WALK_UNIT = 512
 _serials = itertools.count()
@@ -55,7 +55,7 @@ class Limits(NamedTuple):
 
     stacks: int = 16_384  # stack nodes opened by one closure
     depth: int = 20_000  # items on one stack
-    nbytes: int = 512 * 1024 * 1024  # everything, after dropping what can be made again
+    nbytes: int = 256 * 1024 * 1024  # everything, after dropping what can be made again
     cells: int = 400_000  # filled transitions; past it all are dropped and made again as needed
     forced: int = 4_096  # bytes given by one call of forced
 
@@ -211,15 +211,8 @@ class Machine:
     @property
     def nbytes(self) -> int:
         """Memory held, without masks and lexeme rows (they are shared)."""
-        literals = 2 * len(self._literal_bytes)
-        stacks = self._stacks * _STACK_BYTES
-        return (
-            len(self._item) * _NODE_BYTES
-            + len(self._configs) * _CONFIG_BYTES
-            + stacks
-            + self._cells * _CELL_BYTES
-            + literals
-        )
+        kept = len(self._item) * _NODE_BYTES + len(self._configs) * _CONFIG_BYTES + self._stacks * _STACK_BYTES
+        return kept + self._cells * _CELL_BYTES + len(self._moves) * _MOVES_BYTES + 2 * len(self._literal_bytes)
 
     # ---- nodes and configs
 
@@ -308,6 +301,8 @@ class Machine:
         key = tuple(sorted(nodes))
         config = self._config_ids.get(key)
         if config is None:
+            if self.nbytes > self.limits.nbytes:
+                self._drop()
             if self.nbytes > self.limits.nbytes:
                 raise ConstraintError(
                     f"this constraint's states take more than {self.limits.nbytes >> 20} MB; bound its repetitions and "
