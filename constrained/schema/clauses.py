@@ -188,7 +188,10 @@ class ClauseAlgebra:
         pair = frozenset((one, other))
         known = self._exclusive.get(pair)
         if known is None:
-            known = self._exclusive[pair] = not self.meet([self.formula(one), self.formula(other)])
+            known, final = self.formula.settled(lambda: not self.meet([self.formula(one), self.formula(other)]))
+            if not final:
+                return False  # one of them is still being worked out: what is missing of it may overlap
+            self._exclusive[pair] = known
         return known
 
 

@@ -91,6 +91,14 @@ class Formula(Generic[T]):
             literal.memo[self.kind] = value
         return value
 
+    def settled(self, question: Callable[[], bool]) -> tuple[bool, bool]:
+        """The answer, and whether it leans on no literal that is still being evaluated."""
+        outer, self._cut = self._cut, False
+        try:
+            return question(), not self._cut
+        finally:
+            self._cut = outer or self._cut
+
     def _evaluate(self, literal: Literal) -> T:
         node, positive, algebra = literal.node, literal.positive, self.algebra
         if node.always is not None:

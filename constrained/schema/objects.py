@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: ways in which one key can violate pending negations, at most
 MAX_WAYS = 256
+#: names that propertyNames allows, told apart where they are counted, at most
+FEW_NAMES = 32
 _NOBODY: frozenset[str] = frozenset()
 
 
@@ -198,6 +200,10 @@ class ObjectClause:
             if violation.rule is not None:
                 tracked.update(dict.fromkeys(violation.rule.named))
             tracked.update(dict.fromkeys(violation.memory))
+        if self.low > 1 or any(violation.high is not None for violation in self.violations):
+            for literal in self._names:  # names that are counted and few: each of them is told apart, in any order
+                names = self._compiler.languages.finite(self._compiler.string_of(literal), FEW_NAMES)
+                tracked.update(dict.fromkeys(names or ()))
         self.tracked = list(tracked)
         possible = (lambda name: name not in self._absent) if self._absent else (lambda name: True)
         if self._compiler.any_order:
