@@ -56,7 +56,7 @@ _LONG = {
 }
 _SHORT = {name.lower(): name for name in _LONG.values()} | {"l&": "LC"}
 _SCRIPTS = frozenset(
-    [
+    (
         "arabic",
         "armenian",
         "bengali",
@@ -92,7 +92,7 @@ _SCRIPTS = frozenset(
         "thaana",
         "thai",
         "tibetan",
-    ]
+    )
 )
 _CODES = {"latn": "latin", "grek": "greek", "cyrl": "cyrillic", "hani": "han", "hira": "hiragana", "kana": "katakana"}
 _CODES |= {"arab": "arabic", "hebr": "hebrew", "hang": "hangul", "armn": "armenian", "geor": "georgian"}
