@@ -8,7 +8,6 @@ such a place one by one. Other constraints pay nothing for that.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -41,6 +40,7 @@ class PushdownConstraint:
         self.nothing: Mask = np.zeros(self.vocabulary.mask_words, np.uint32)
         self.nothing.flags.writeable = False
         self._resolved: dict[tuple[int, bytes], int | None] = {}
+        self._settled: dict[tuple[int, bytes], int] = {}
 
     @property
     def nbytes(self) -> int:
@@ -59,24 +59,50 @@ class PushdownConstraint:
             self._resolved[key] = self.machine.rules.resolve[nonterminal](value)
         return self._resolved[key]
 
+    def settled(self, config: int, value: bytes) -> int:
+        """``config`` behind ``value`` without markers; -1 if nothing is left."""
+        key = (config, value)
+        known = self._settled.get(key)
+        if known is None:
+            for _ in range(_NESTED):
+                if config < 0 or not (markers := self.machine.markers(config)):
+                    break
+                found = {marker: self.resolve(marker, value) for marker in markers}
+                config = self.machine.resolved(config, found)
+            else:
+                raise ConstraintError("a rule that depends on a value resolves to others like it without end")
+            if len(self._settled) >= _RESOLVED:
+                self._settled.clear()
+            known = self._settled[key] = config
+        return known
+
 
 class _Move:
     """Where one advance led. Moves are linked backwards, so that forks and rollbacks share them."""
 
-    __slots__ = ("before", "config", "data", "mask")
+    __slots__ = ("before", "config", "data", "mask", "tail", "verdicts")
 
     def __init__(self, config: int, data: bytes, before: _Move | None) -> None:
         self.config = config
         self.data = data
         self.before = before
-        self.mask: Mask | None = None  # only where the config's own mask is not exact
+        # only where values decide: the exact mask, which tokens are possible, the text's end as far as it was asked for
+        self.mask: Mask | None = None
+        self.verdicts: dict[int, bool] = {}
+        self.tail = b""
 
-    def texts(self) -> Iterator[bytes]:
-        """What was written, from the last move backwards."""
+    def ending(self, wanted: int) -> tuple[bytes, bool]:
+        """At least the last ``wanted`` bytes of the text, and whether that is all of it."""
+        if len(self.tail) >= wanted:
+            return self.tail, False
+        pieces, length = [], 0
         at: _Move | None = self
-        while at is not None:
-            yield at.data
+        while at is not None and length < wanted:
+            pieces.append(at.data)
+            length += len(at.data)
             at = at.before
+        self.tail = b"".join(reversed(pieces))
+        return self.tail, at is None
 
 
 class PushdownMatcher:
@@ -183,33 +209,27 @@ class PushdownMatcher:
         for end in range(1, len(data) + 1):
             config = machine.step(config, data[end - 1 : end])
             if config >= 0 and machine.markers(config):
-                config = self._settled(config, data[:end])
+                config = self._resolve(config, data[:end])
             if config < 0:
                 return DEAD
         return config
 
-    def _settled(self, config: int, written: bytes) -> int:
+    def _resolve(self, config: int, written: bytes) -> int:
         """``config``, reached by ``written`` from here, without markers. As it is if no JSON value ends here."""
         value = self._value_before(written)
-        if value is None:
-            return config
-        for _ in range(_NESTED):
-            if config < 0 or not (markers := self._machine.markers(config)):
-                return config
-            found = {marker: self._constraint.resolve(marker, value) for marker in markers}
-            config = self._machine.resolved(config, found)
-        raise ConstraintError("a rule that depends on a value resolves to others like it without end")
+        return config if value is None else self._constraint.settled(config, value)
 
     def _value_before(self, written: bytes) -> bytes | None:
         """The JSON value that the whole text ends with after ``written``."""
-        text, wanted = written, _TAIL
-        for earlier in self._at.texts():
-            if len(text) >= wanted:
-                if (value := last_value(text, whole=False)) is not None:
-                    return value
-                wanted *= 4
-            text = earlier + text
-        return last_value(text, whole=True)
+        if (value := last_value(written, whole=False)) is not None:
+            return value
+        wanted, whole = _TAIL, False
+        while not whole:
+            ending, whole = self._at.ending(wanted)
+            if (value := last_value(ending + written, whole)) is not None:
+                return value
+            wanted *= 4
+        return None
 
     def _exact_mask(self) -> Mask:
         """The config's mask without the tokens that are wrong once values behind them are resolved."""
@@ -218,8 +238,13 @@ class PushdownMatcher:
         doubtful = machine.doubtful(config)
         if not len(doubtful):
             return mask
-        tokens = self._constraint.vocabulary.tokens
-        wrong = [token for token in doubtful.tolist() if not self._possible(config, tokens[token], 0)]
+        tokens, verdicts, deadline = self._constraint.vocabulary.tokens, self._at.verdicts, machine.deadline
+        for token in doubtful.tolist():
+            if token not in verdicts:
+                verdicts[token] = self._possible(config, tokens[token], 0)
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise Unfinished
+        wrong = [token for token, possible in verdicts.items() if not possible]
         if not wrong:
             return mask
         exact = mask.copy()
@@ -230,17 +255,22 @@ class PushdownMatcher:
 
     def _possible(self, config: int, data: bytes, start: int) -> bool:
         """Whether ``data[start:]`` may follow where ``data[:start]`` led to ``config``. Resolves no more than it must:
-        stacks that need no value are tried first."""
+        stacks that need no value are tried first, and what a value resolves to is not opened where ``data`` ends."""
         machine = self._machine
         for end in range(start + 1, len(data) + 1):
             config = machine.step(config, data[end - 1 : end])
             if config < 0:
                 return False
-            if markers := machine.markers(config):
-                certain = machine.resolved(config, dict.fromkeys(markers))
-                if certain >= 0 and (end == len(data) or self._possible(certain, data, end)):
-                    return True
-                config = self._settled(config, data[:end])
+            markers = machine.markers(config)
+            if not markers:
+                continue
+            certain = machine.resolved(config, dict.fromkeys(markers))
+            if certain >= 0 and (end == len(data) or self._possible(certain, data, end)):
+                return True
+            if end < len(data):
+                config = self._resolve(config, data[:end])
                 if config < 0:
                     return False
+            elif (value := self._value_before(data)) is not None:
+                return any(self._constraint.resolve(marker, value) is not None for marker in markers)
         return True
