@@ -5,6 +5,8 @@
     stack node = (item, rest)          "{" · members · "}" · nothing        shared tails: a tree of nodes
     config     = set of stack nodes whose top can read a byte, and whether the empty stack is among them
     step       = every top reads the byte; what is on top then is opened until each top can read again (`closure`)
+    join       = a node that stands for a set of stacks: stacks with the same top become one, on a join of their rests,
+                 so a grammar that can be read in two ways at each of n levels has 2 n nodes and not 2**n stacks
 
 This module is the reference; :mod:`.native_machine` has the same surface and must give the same answers. That surface
 is what stands in :class:`Machine` without an underscore; the numbers of configs are the machine's own.
@@ -40,7 +42,7 @@ from .rules import Lexeme, Rules
 if TYPE_CHECKING:
     from .native_machine import NativeMachine
 
-_LITERAL, _LEXEME, _NONTERMINAL = range(3)
+_LITERAL, _LEXEME, _NONTERMINAL, _JOIN = range(4)
 #: the config that no text reaches
 DEAD = -1
 #: bytes of Python objects behind one node, one config, one stack of a config, one filled cell, one config's tops
@@ -108,6 +110,9 @@ class Machine:
         self._rest = [-1]
         self._depth = [0]
         self._nodes: dict[int, int] = {}
+        # the stacks that joins stand for, and the node of each such set
+        self._joined: list[tuple[int, ...]] = []
+        self._joins: dict[tuple[int, ...], int] = {}
         # configs: sorted node numbers
         self._configs: list[tuple[int, ...]] = []
         self._config_ids: dict[tuple[int, ...], int] = {}
@@ -246,37 +251,70 @@ class Machine:
         """The nodes that ``todo`` opens into: each reads a byte, is a marker, or is 0 (the empty stack)."""
         item_of, rest_of, accept, rules = self._item, self._rest, self.lexemes.accept, self.rules
         seen: set[int] = set()
-        found: set[int] = set()
-        while todo:
-            node = todo.pop()
-            if node in seen:
-                continue
-            seen.add(node)
-            if len(seen) > self.limits.stacks:
-                raise ConstraintError(
-                    f"the text can be read in more than {self.limits.stacks} ways at one place; make the alternatives "
-                    "of the schema or grammar differ earlier, or join them into one pattern"
-                )
-            item = item_of[node]
-            kind = item & 3
-            if node == 0 or kind == _LITERAL:
-                found.add(node)
-            elif kind == _LEXEME:
-                ends = accept[item >> 2]
-                if ends:
-                    todo.append(rest_of[node])
-                if ends != 2:
-                    found.add(node)
-            elif item >> 2 in rules.resolve and not open_markers:
-                found.add(node)
+        found: dict[int, list[int]] = {}  # item -> rests
+        waiting: dict[int, list[int]] = {}  # nonterminal's item -> rests, to be opened as one
+        while True:
+            while todo:
+                node = todo.pop()
+                if node in seen:
+                    continue
+                seen.add(node)
+                if len(seen) > self.limits.stacks:
+                    raise ConstraintError(
+                        f"the text can be read in more than {self.limits.stacks} ways at one place; make the "
+                        "alternatives of the schema or grammar differ earlier, or join them into one pattern"
+                    )
+                item = item_of[node]
+                kind = item & 3
+                if node == 0 or kind == _LITERAL:
+                    found.setdefault(item, []).append(rest_of[node])
+                elif kind == _LEXEME:
+                    ends = accept[item >> 2]
+                    if ends:
+                        todo.append(rest_of[node])
+                    if ends != 2:
+                        found.setdefault(item, []).append(rest_of[node])
+                elif kind == _JOIN:
+                    todo.extend(self._joined[item >> 2])
+                elif item >> 2 in rules.resolve and not open_markers:
+                    found.setdefault(item, []).append(rest_of[node])
+                else:
+                    waiting.setdefault(item, []).append(rest_of[node])
+            if not waiting:
+                break
+            item, rests = waiting.popitem()
+            rest = rests[0]
+            if len(rests) > 1:
+                rest = self._join(rests)
+                seen.add(self._node(item, rest))
+            for production in rules.productions(item >> 2):
+                opened = self._push(production, rest)
+                if opened >= 0:
+                    todo.append(opened)
+            accept = self.lexemes.accept  # may have moved
+        nodes = {self._node(item, self._join(rests)) for item, rests in found.items() if item >= 0}
+        return nodes | {0} if -1 in found else nodes
+
+    def _join(self, rests: list[int]) -> int:
+        """The node that stands for all ``rests``."""
+        if len(rests) == 1:
+            return rests[0]
+        flat: set[int] = set()
+        for rest in rests:
+            if rest and self._item[rest] & 3 == _JOIN:
+                flat.update(self._joined[self._item[rest] >> 2])
             else:
-                rest = rest_of[node]
-                for production in rules.productions(item >> 2):
-                    opened = self._push(production, rest)
-                    if opened >= 0:
-                        todo.append(opened)
-                accept = self.lexemes.accept  # may have moved
-        return found
+                flat.add(rest)
+        key = tuple(sorted(flat))
+        node = self._joins.get(key)
+        if node is None:
+            node = self._joins[key] = len(self._item)
+            self._item.append(len(self._joined) << 2 | _JOIN)
+            self._rest.append(0)
+            self._depth.append(max(self._depth[rest] for rest in key))
+            self._joined.append(key)
+            self._stacks += len(key)
+        return node
 
     def _push(self, production: tuple[bytes | int | Lexeme, ...], rest: int) -> int:
         """The stack of ``production`` on ``rest``; -1 if the vocabulary cannot write one of its lexemes."""

@@ -19,7 +19,7 @@ from .lexemes import LexemeTable
 from .machine import DEAD, Machine
 from .rules import Lexeme, Rules
 
-_LITERAL, _LEXEME = 0, 1
+_LITERAL, _LEXEME, _JOIN = 0, 1, 3
 FAR = 1 << 40
 
 
@@ -63,15 +63,22 @@ class Nearest:
         return bytes(written)
 
     def _stack(self, node: int) -> int:
-        todo = []
-        while node not in self._stacks:
-            todo.append(node)
-            node = self.machine._rest[node]
-        total = self._stacks[node]
-        for node in reversed(todo):
-            total += self._item(self.machine._item[node])
-            self._stacks[node] = total
-        return total
+        machine, known = self.machine, self._stacks
+        todo = [] if node in known else [node]
+        asked = node
+        while todo:
+            node = todo[-1]
+            item = machine._item[node]
+            below = machine._joined[item >> 2] if item & 3 == _JOIN else (machine._rest[node],)
+            missing = [rest for rest in below if rest not in known]
+            if missing:
+                todo += missing
+                continue
+            todo.pop()
+            if node not in known:
+                least = min(known[rest] for rest in below)
+                known[node] = least + (0 if item & 3 == _JOIN else self._item(item))
+        return known[asked]
 
     def _item(self, item: int) -> int:
         value, kind = item >> 2, item & 3
