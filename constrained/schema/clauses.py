@@ -206,6 +206,14 @@ class ObjectAlgebra(ClauseAlgebra):
     def present(self, name: str, there: bool) -> Clauses:
         return (frozenset((Has(name, there),)),)
 
+    def exclusive(self, one: Literal, other: Literal) -> bool:
+        kinds = self.conflicts.kinds_of_object(one)
+        if kinds:
+            for name, values in self.conflicts.kinds_of_object(other).items():
+                if name in kinds and kinds[name].isdisjoint(values):
+                    return True
+        return super().exclusive(one, other)
+
     def impossible(self, clause: Clause) -> bool:
         held: list[Literal] = []
         violated: list[Literal] = []

@@ -21,7 +21,7 @@ from ..regular.languages import Languages
 from .arrays import ArrayClause, Place
 from .clauses import ArrayAlgebra, Clauses, ObjectAlgebra
 from .errors import SchemaError
-from .formula import Formula
+from .formula import Formula, TooMany
 from .goals import Goal, Goals, Literal
 from .layout import Layout
 from .node import TYPES, Node
@@ -118,7 +118,10 @@ class Compiler:
     def _clauses(self, formula: Formula[Clauses], goal: Goal) -> Clauses:
         if len(goal.literals) == 1:
             return formula(goal.literals[0])
-        return formula.algebra.meet([formula(literal) for literal in goal.literals])
+        try:
+            return formula.algebra.meet([formula(literal) for literal in goal.literals])
+        except TooMany as reason:
+            raise SchemaError("", goal.literals[0].node.pointer, str(reason)) from None
 
     def _object_clauses(self, goal: Goal) -> list[ObjectClause]:
         return [ObjectClause(self, clause) for clause in self._clauses(self._objects.formula, goal)]

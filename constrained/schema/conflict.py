@@ -33,6 +33,7 @@ class Conflicts:
         self._goals = goals
         self._languages = languages
         self._keys: dict[Node, frozenset[Hashable] | None] = {}
+        self._kinds: dict[Literal, dict[str, frozenset[Hashable]]] = {}
 
     def impossible(self, held: list[Literal], violated: list[Literal], there: set[str], absent: set[str]) -> bool:
         """``held`` and ``violated``: schemas whose object keywords hold or do not; names that are there, or absent."""
@@ -47,6 +48,21 @@ class Conflicts:
         if not absent.isdisjoint(there):
             return True
         return any(self._no_value(name, held, excluded.get(name, ())) for name in there)
+
+    def kinds_of_object(self, literal: Literal) -> dict[str, frozenset[Hashable]]:
+        """For required names with few values: the values. Two schemas with disjoint ones never hold together."""
+        found = self._kinds.get(literal)
+        if found is None:
+            node = literal.node
+            found = {}
+            for name in node.required:
+                child = node.properties.get(name)
+                if child is not None:
+                    listed = self.listed(self._goals.literal(child, literal.scope).node)
+                    if listed is not None:
+                        found[name] = listed
+            self._kinds[literal] = found
+        return found
 
     def _no_value(self, name: str, held: list[Literal], excluded: Iterable[Literal]) -> bool:
         kinds = _ALL

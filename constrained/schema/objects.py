@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..regular.language import Language
 from .clauses import Clause, Count, Has
+from .errors import SchemaError
+from .formula import TooMany
 from .goals import Goal, Literal
 from .keys import KeyRule, KeySpace, rule_of, unevaluated_rule
 from .scalars import kept_pattern
@@ -140,6 +142,7 @@ class ObjectClause:
         self._cells: list[tuple[Language, Goal, tuple[str, ...]]] | None = None
         self._live: dict[State, bool] = {}
         self._names_of: dict[int, list[str] | None] = {}
+        self._violating: dict[int, list[str | None]] = {}
 
     # ------------------------------------------------------------ what the atoms say
 
@@ -278,7 +281,11 @@ class ObjectClause:
     def cells(self) -> list[tuple[Language, Goal, tuple[str, ...]]]:
         """Undeclared keys: (language, what the value must satisfy, names of what it matches)."""
         if self._cells is None:
-            self._cells = list(self._find_cells())
+            try:
+                self._cells = list(self._find_cells())
+            except TooMany as reason:
+                pointer = self._groups[0].node.pointer if self._groups else "#"
+                raise SchemaError("patternProperties", pointer, str(reason)) from None
         return self._cells
 
     def _find_cells(self) -> Iterator[tuple[Language, Goal, tuple[str, ...]]]:
@@ -501,12 +508,47 @@ class ObjectClause:
                 self._live[one] = False
         return found
 
+    def _hopeful(self, state: State) -> bool:
+        """Whether each pending violation, taken alone, can still happen. Saves the search most dead ends."""
+        return all(self._may_violate(one, state) for one in state.pending)
+
+    def _may_violate(self, at: int, state: State) -> bool:
+        violation = self.violations[at]
+        if violation.counts or violation.dependent or violation.names is not None:
+            return True
+        if any(name not in state.used and name not in self.required for name in violation.required):
+            return True
+        for name in self._violators(at):
+            if name is None or self.available(state, name):
+                return True
+        return False
+
+    def _violators(self, at: int) -> list[str | None]:
+        """Names whose value can violate it; None stands for undeclared keys."""
+        found = self._violating.get(at)
+        if found is None:
+            rule = self.violations[at].rule
+            found = []
+            if rule is not None:
+                ask, goals = self._compiler.solver.ask, self._goals
+                keys = [(name, self.goal(name), self.matched(name)) for name in self.tracked]
+                for name, goal, matched in [*keys, *((None, goal, matched) for _, goal, matched in self.cells())]:
+                    literals = rule.literals(name, matched)
+                    if any(ask(goals.goal((*goal.literals, goals.negation(literal)))) for literal in literals):
+                        found.append(name)
+            if self._compiler.solver.definite:
+                self._violating[at] = found
+        return found
+
     def _helpful(self, state: State) -> Iterator[Key]:
         """The moves that can bring the end nearer. A key that may be left out is left out, unless it is of use."""
+        if state.pending and not self._hopeful(state):
+            return
         needed = self.needed(state)
         counting = state.count < self.low or any(state.count < self._limit(one) for one in state.pending)
         triggers = {name for one in state.pending for name in self.violations[one].dependent}
         for key in self._moves(state):
+            self._compiler.solver.work()
             if counting or key.after.pending != state.pending or key.name in needed or key.name in triggers:
                 yield key
 

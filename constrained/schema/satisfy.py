@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 #: values inside values that a question may go down through required keys and items
 MAX_DEPTH = 60
-#: questions and states looked at for one schema, in all
-MAX_WORK = 500_000
+#: questions, states and keys looked at to answer one question
+MAX_WORK = 100_000
 _CLOSED = 1 << 30
 
 
@@ -36,6 +36,7 @@ class Solver:
         self._lowest = _CLOSED
         self._leaning: dict[Goal, int] = {}
         self._work = 0
+        self._searches = 0
 
     def ask(self, goal: Goal) -> bool:
         known = goal.known
@@ -51,6 +52,8 @@ class Solver:
         if self._open >= MAX_DEPTH:
             where = goal.literals[0].node.pointer if goal.literals else "#"
             raise SchemaError("", where, f"more than {MAX_DEPTH} required values stand inside one another here")
+        if not self._open and not self._searches:
+            self._work = 0
         self.work()
         return self._answer(goal)
 
@@ -93,13 +96,22 @@ class Solver:
         """No value satisfies it, and that is final."""
         return not self.ask(goal) and goal.known is False
 
+    @property
+    def definite(self) -> bool:
+        """No question is open, so what is found now leans on nothing."""
+        return self._open == 0
+
     def begin(self) -> int:
         """Before a search whose "no" may be remembered only if it leans on nothing open; see :meth:`end`."""
+        if not self._open and not self._searches:
+            self._work = 0
+        self._searches += 1
         outer, self._lowest = self._lowest, _CLOSED
         return outer
 
     def end(self, outer: int) -> bool:
         """After it: whether its "no" is final."""
+        self._searches -= 1
         final = self._lowest == _CLOSED
         self._lowest = min(outer, self._lowest)
         return final
