@@ -269,6 +269,9 @@ void *plait_lexemes_new(const uint8_t *byte, const int32_t *depth, const int32_t
                         plait::Needs *needs, int64_t max_bytes) {
     return new Lexemes(plait::Trie(byte, depth, skip, token, first, token_ids, nodes, words), missing, table, needs, max_bytes);
 }
+void plait_lexemes_window(void *lexemes, int32_t state, int32_t low, int32_t high, int32_t free) {
+    static_cast<Lexemes *>(lexemes)->window(state, low, high, free);
+}
 void plait_lexemes_free(void *lexemes) { delete static_cast<Lexemes *>(lexemes); }
 int64_t plait_lexemes_nbytes(void *lexemes) { return static_cast<Lexemes *>(lexemes)->nbytes; }
 

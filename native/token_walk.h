@@ -12,6 +12,7 @@
 #include <list>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace plait {
@@ -128,18 +129,39 @@ struct LexemeMask {
     }
 };
 
+// A free JSON string counted: how many characters each token begins, for strings of bounded length. Those differ from
+// the free one only in where they must and where they may not end, so their masks need no rows of their own.
+struct Counted {
+    std::vector<std::vector<int32_t>> nodes;  // by number of characters begun: nodes where the string goes on
+    std::vector<std::pair<int32_t, int32_t>> closes;  // node, characters before the quote
+    std::vector<std::vector<uint32_t>> upto;  // masks of the nodes with at most so many characters; empty: not made yet
+
+    const std::vector<uint32_t> &mask(size_t most, const Trie &trie) {
+        most = std::min(most, nodes.size() - 1);
+        if (upto[most].empty()) {
+            upto[most] = most ? mask(most - 1, trie) : std::vector<uint32_t>(trie.words, 0);
+            for (int32_t node : nodes[most]) trie.set(node, upto[most].data());
+        }
+        return upto[most];
+    }
+};
+
 class Lexemes {
   public:
     Trie trie;
     const LexemeRows *table;
     Needs *needs;
     int64_t nbytes = 0, max_bytes;
-
     uint8_t missing[256];  // 1: no token spells that byte alone
 
     Lexemes(Trie trie, const uint8_t *missing_bytes, const LexemeRows *table, Needs *needs, int64_t max_bytes)
         : trie(std::move(trie)), table(table), needs(needs), max_bytes(max_bytes), stack(this->trie.deepest + 1) {
         std::memcpy(missing, missing_bytes, sizeof missing);
+    }
+
+    // `state` is a JSON string of low to high (-1: any number of) characters, whatever they are; `free` one without bounds.
+    void window(int32_t state, int32_t low, int32_t high, int32_t free) {
+        if (state != free) windows[state] = {low, high, free};
     }
 
     // The mask of `state` (one that is its own key), or null with needs. Work done so far is kept for the next call.
@@ -149,18 +171,9 @@ class Lexemes {
             order.splice(order.begin(), order, found->second.place);
             return found->second.mask;
         }
-        if (walks.size() > 64 && !walks.count(state)) walks.clear();
-        Walk &walk = walks[state];
-        if (!walk.made) {
-            walk.made = std::make_shared<LexemeMask>();
-            walk.made->mask.assign(trie.words, 0);
-            walk.todo.push_back({0, state});
-        }
-        if (!run(walk)) return nullptr;
-        std::shared_ptr<LexemeMask> made = std::move(walk.made);
-        walks.erase(state);
-        made->exits.shrink_to_fit();
-        made->closes.shrink_to_fit();
+        auto bounds = windows.find(state);
+        std::shared_ptr<LexemeMask> made = bounds != windows.end() ? bounded(bounds->second) : walked(state);
+        if (!made) return nullptr;
         order.push_front(state);
         kept[state] = {made, order.begin()};
         nbytes += made->nbytes();
@@ -180,32 +193,99 @@ class Lexemes {
     }
 
   private:
+    struct Window {
+        int32_t low, high, free;
+    };
+    // A subtree to walk from `state`. `other` is where the base's walk of it is, -1 where the base has nothing there.
     struct Below {
-        int32_t node, state;
+        int32_t node, state, other;
     };
     struct Walk {
         std::vector<Below> todo, blocked;
-        std::shared_ptr<LexemeMask> made;
+        std::shared_ptr<LexemeMask> made, base;
+        std::vector<std::pair<int32_t, int32_t>> replaced;  // nodes [first, second) whose ends are not the base's
     };
     struct Kept {
         std::shared_ptr<LexemeMask> mask;
         std::list<int32_t>::iterator place;
     };
+    struct Pair {
+        int32_t state, other;
+    };
+    static constexpr size_t MOST_BASE_ENDS = 4096;
     std::unordered_map<int32_t, Kept> kept;
     std::unordered_map<int32_t, Walk> walks;
+    std::unordered_map<int32_t, Window> windows;
+    std::unordered_map<int32_t, Counted> counted;
     std::list<int32_t> order;
-    std::vector<int32_t> stack;
+    std::vector<Pair> stack;
+
+    std::shared_ptr<LexemeMask> walked(int32_t state) {
+        if (!table->filled(state)) {
+            needs->add(Needs::ROW, state);
+            return nullptr;
+        }
+        if (walks.size() > 64 && !walks.count(state)) walks.clear();
+        Walk &walk = walks[state];
+        if (!walk.made) {
+            walk.made = std::make_shared<LexemeMask>();
+            int32_t other = base_of(state);
+            if (other >= 0) {
+                walk.base = kept[other].mask;
+                walk.made->mask = walk.base->mask;
+            } else {
+                walk.made->mask.assign(trie.words, 0);
+            }
+            walk.todo.push_back({0, state, other});
+        }
+        if (!run(walk)) return nullptr;
+        if (walk.base) inherit(walk);
+        std::shared_ptr<LexemeMask> made = std::move(walk.made);
+        walks.erase(state);
+        made->exits.shrink_to_fit();
+        made->closes.shrink_to_fit();
+        return made;
+    }
+
+    // A state with a known mask to which most characters lead, and so most of the trie, or -1: what follows them is the
+    // same ("a string that is none of these names" after a letter that begins none).
+    int32_t base_of(int32_t state) const {
+        const int32_t *row = table->row(state);
+        int32_t candidate = -1, votes = 0;
+        for (int32_t byte = 0x20; byte < 0x7F; byte++) {
+            if (votes == 0) candidate = row[byte];
+            votes += row[byte] == candidate ? 1 : -1;
+        }
+        if (candidate < 0) return -1;
+        int32_t key = table->keys[candidate];
+        if (key >= 0) candidate = key;
+        auto found = kept.find(candidate);
+        if (candidate == state || found == kept.end() || !table->filled(candidate)) return -1;
+        return found->second.mask->exits.size() + found->second.mask->closes.size() <= MOST_BASE_ENDS ? candidate : -1;
+    }
+
+    // The base's ends where the walk did not come by.
+    void inherit(Walk &walk) {
+        std::sort(walk.replaced.begin(), walk.replaced.end());
+        auto kept_end = [&](int32_t node) {
+            auto after = std::upper_bound(walk.replaced.begin(), walk.replaced.end(), std::pair<int32_t, int32_t>{node, INT32_MAX});
+            return after == walk.replaced.begin() || std::prev(after)->second <= node;
+        };
+        for (int32_t node : walk.base->exits)
+            if (kept_end(node)) walk.made->exits.push_back(node);
+        for (int32_t node : walk.base->closes)
+            if (kept_end(node)) walk.made->closes.push_back(node);
+    }
 
     bool run(Walk &walk) {
         while (!walk.todo.empty()) {
             Below at = walk.todo.back();
             walk.todo.pop_back();
-            if (!table->filled(at.state)) {
-                needs->add(Needs::ROW, at.state);
-                walk.blocked.push_back(at);
-            } else {
-                below(walk, at);
-            }
+            bool ready = table->filled(at.state) || needs->add(Needs::ROW, at.state) != NEED;
+            if (at.other >= 0 && !table->filled(at.other)) ready = needs->add(Needs::ROW, at.other) != NEED;
+            if (!ready) walk.blocked.push_back(at);
+            else if (at.other >= 0) beside(walk, at);
+            else below(walk, at);
         }
         walk.todo.swap(walk.blocked);
         return walk.todo.empty();
@@ -217,13 +297,13 @@ class Lexemes {
         const int32_t *rows = table->rows;
         const uint8_t *accept = table->accept;
         uint32_t *mask = walk.made->mask.data();
-        int32_t *states = stack.data();
+        Pair *states = stack.data();
         int32_t end = nodes[from.node].skip;
-        states[nodes[from.node].depth_byte >> 8] = from.state;
+        states[nodes[from.node].depth_byte >> 8].state = from.state;
         for (int32_t node = from.node + 1; node < end;) {
             Trie::Node here = nodes[node];
             int32_t depth = here.depth_byte >> 8;
-            int32_t next = rows[static_cast<int64_t>(states[depth - 1]) * 256 + (here.depth_byte & 255)];
+            int32_t next = rows[static_cast<int64_t>(states[depth - 1].state) * 256 + (here.depth_byte & 255)];
             if (next < 0) {
                 node = here.skip;
                 continue;
@@ -242,13 +322,110 @@ class Lexemes {
             if (ends) walk.made->exits.push_back(node);
             if (__builtin_expect(rows[static_cast<int64_t>(next) * 256] == -2, 0)) {
                 needs->add(Needs::ROW, next);
-                walk.blocked.push_back({node, next});
+                walk.blocked.push_back({node, next, -1});
                 node = here.skip;
             } else {
-                states[depth] = next;
+                states[depth].state = next;
                 node++;
             }
         }
+    }
+
+    // The same where the mask holds what the base allows: only what differs is visited. A state the base has too on the
+    // same path allows the same below.
+    void beside(Walk &walk, Below from) {
+        uint32_t *mask = walk.made->mask.data();
+        int32_t end = trie.nodes[from.node].skip;
+        stack[trie.depth(from.node)] = {from.state, from.other};
+        for (int32_t node = from.node + 1; node < end;) {
+            Trie::Node here = trie.nodes[node];
+            int32_t depth = here.depth_byte >> 8, byte = here.depth_byte & 255;
+            Pair at = stack[depth - 1];
+            int32_t next = table->row(at.state)[byte], other = table->row(at.other)[byte];
+            if (next == other) {
+                node = here.skip;
+                continue;
+            }
+            uint8_t ends = next < 0 ? 2 : table->accept[next];
+            bool other_goes_on = other >= 0 && table->accept[other] != 2;
+            if (next < 0) {
+                clear(node, here.skip, mask);
+                walk.replaced.push_back({node, here.skip});
+                node = here.skip;
+                continue;
+            }
+            trie.set(node, mask);
+            walk.replaced.push_back({node, node + 1});
+            if (ends == 2) {
+                walk.made->closes.push_back(node);
+                if (other_goes_on) {
+                    clear(node + 1, here.skip, mask);
+                    walk.replaced.push_back({node + 1, here.skip});
+                }
+                node = here.skip;
+                continue;
+            }
+            if (here.skip == node + 1) {
+                node++;
+                continue;
+            }
+            if (ends) walk.made->exits.push_back(node);
+            if (!other_goes_on || !table->filled(next) || !table->filled(other)) {
+                walk.todo.push_back({node, next, other_goes_on ? other : -1});
+                node = here.skip;
+            } else {
+                stack[depth] = {next, other};
+                node++;
+            }
+        }
+    }
+
+    void clear(int32_t from, int32_t to, uint32_t *mask) const {
+        for (int32_t at = trie.first[from]; at < trie.first[to]; at++) mask[trie.token_ids[at] >> 5] &= ~(1u << (trie.token_ids[at] & 31));
+    }
+
+    std::shared_ptr<LexemeMask> bounded(Window bounds) {
+        if (!counted.count(bounds.free)) {
+            if (!get(bounds.free)) return nullptr;
+            count(bounds.free);
+        }
+        Counted &free = counted[bounds.free];
+        auto made = std::make_shared<LexemeMask>();
+        made->mask = free.mask(bounds.high < 0 ? free.nodes.size() : bounds.high, trie);
+        for (auto [node, characters] : free.closes) {
+            if (characters < bounds.low || (bounds.high >= 0 && characters > bounds.high)) continue;
+            trie.set(node, made->mask.data());
+            made->closes.push_back(node);
+        }
+        return made;
+    }
+
+    // Characters of the free string that every node begins. All rows are there: its mask was made.
+    void count(int32_t free) {
+        Counted &made = counted[free];
+        std::vector<int32_t> over(trie.deepest + 1, 0);  // characters that are over, by depth
+        made.nodes.resize(1);
+        stack[0].state = free;
+        for (int32_t node = 1; node < static_cast<int32_t>(trie.nodes.size());) {
+            Trie::Node here = trie.nodes[node];
+            int32_t depth = here.depth_byte >> 8, next = table->row(stack[depth - 1].state)[here.depth_byte & 255];
+            if (next < 0) {
+                node = here.skip;
+                continue;
+            }
+            if (table->accept[next]) {
+                made.closes.push_back({node, over[depth - 1]});
+                node = here.skip;
+                continue;
+            }
+            over[depth] = over[depth - 1] + (next == free);
+            size_t begun = over[depth] + (next != free);
+            if (begun >= made.nodes.size()) made.nodes.resize(begun + 1);
+            if (here.token != -1) made.nodes[begun].push_back(node);
+            stack[depth].state = next;
+            node++;
+        }
+        made.upto.resize(made.nodes.size());
     }
 };
 

@@ -138,6 +138,37 @@ def test_random_rules(made: tuple[Lexicon, Rules, int], draw: random.Random) -> 
         assert "more than 500 ways" in str(error)
 
 
+@given(st.data(), st.randoms())
+@settings(max_examples=60, deadline=None)
+def test_strings_that_differ_little(data: st.DataObject, draw: random.Random) -> None:
+    """Names left out, lengths bounded: native masks are made from those of other states, or counted."""
+    words = data.draw(st.lists(st.text('abcé"\\\\n, ', min_size=2, max_size=5), max_size=40))
+    tokens = [*BYTES, *(word.encode() for word in words), b"\\\\u00e9", b'\\ud83d\\ude00"', b'a"', None]
+    lexicon, rules = Lexicon(small_vocabulary(tokens, eos=[len(tokens) - 1])), Rules()
+    languages = lexicon.languages
+    names = st.lists(st.text("abcé", max_size=4), max_size=5).map(languages.literals)
+    lows = st.integers(0, 4)
+
+    def one() -> Lexeme:
+        low = data.draw(lows)
+        length = languages.repeat(languages.chars(ALL), low, data.draw(st.none() | st.integers(low, low + 4)))
+        other = languages.complement(data.draw(names))
+        kind = data.draw(st.integers(0, 3))
+        language = (
+            length,
+            languages.intersect(languages.ANY, other),
+            languages.intersect(length, other),
+            languages.concat(length, languages.literal("b"), languages.ANY),
+        )[kind]
+        return Lexeme(language, True)
+
+    lexemes = [lexeme for _ in range(3) if (lexeme := one()).language is not languages.EMPTY]
+    if lexemes:
+        start = rules.add(lambda: [(b'"', lexeme, b",", ending) for lexeme in lexemes])
+        ending = rules.add(lambda: [(b'"', lexemes[0])])
+        walk_together(*twins(lexicon, rules, start), draw, 12)
+
+
 def test_dependent_tops_are_replaced() -> None:
     lexicon, rules = Lexicon(small_vocabulary([*BYTES, b"12", b"1,2", b"2]", b",3,", None], eos=[260])), Rules()
     languages = lexicon.languages

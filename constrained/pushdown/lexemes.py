@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..interface import ConstraintError, Unfinished
+from ..regular.language import Language
 from ..vocabulary import Vocabulary
 from . import encoding
 from .encoding import Position
@@ -114,6 +115,11 @@ class LexemeTable:
         if not language.accepting and not language.edges():
             return -1
         return self._state((language, lexeme.json))
+
+    def lexeme(self, state: int) -> Lexeme | None:
+        """What may still be written from ``state``; None inside a character and after the quote."""
+        language, json = self._positions[state]
+        return Lexeme(language, json) if isinstance(language, Language) else None
 
     def fill(self, state: int) -> None:
         """Make the row of ``state``. May raise Unfinished or ConstraintError; then the row is as it was."""

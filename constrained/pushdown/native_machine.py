@@ -313,9 +313,21 @@ class NativeMachine:
                 if shared.generation != lexemes.generation:
                     shared.refresh(lexemes)
                 shared.keys[value] = shared.keys[key] = key
+                self._say_window(key)
             if shared.generation != lexemes.generation:
                 shared.refresh(lexemes)
             self._check_deadline()
+
+    def _say_window(self, state: int) -> None:
+        """Tell native code of a string bounded in length alone: its mask is counted, without rows of its own."""
+        lexeme = self.lexemes.lexeme(state)
+        if lexeme is not None and lexeme.json:
+            languages = self.lexemes.languages
+            bounds = languages.window(lexeme.language)
+            if bounds is not None:
+                low, high = bounds
+                free = self.lexemes.start(Lexeme(languages.ANY, True))
+                self._library.plait_lexemes_window(self._shared.handle, state, low, -1 if high is None else high, free)
 
     def _add(self, nonterminal: int) -> None:
         """Encode the productions of a nonterminal as ``Stacks::add`` of native/stacks.h reads them.
@@ -373,6 +385,7 @@ def _library() -> ctypes.CDLL | None:
     pointer, text, number, long = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32, ctypes.c_int64
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "plait_lexemes_new": (pointer, [*[pointer] * 6, number, number, text, pointer, pointer, long]),
+        "plait_lexemes_window": (None, [pointer, *[number] * 4]),
         "plait_lexemes_free": (None, [pointer]),
         "plait_lexemes_nbytes": (long, [pointer]),
         "plait_machine_new": (pointer, [pointer, pointer, *[long] * 4]),
