@@ -114,15 +114,16 @@ def regex(pattern: str) -> Constraint:
     return Constraint({"regex": checked_regex(pattern)})
 
 
-def choice(*options: Constraint | str) -> Constraint:
+def choice(*options: Constraint | str | Sequence[Constraint | str]) -> Constraint:
     """One of the options; ``choice("yes", "no")``, or one list of them."""
-    if len(options) == 1 and isinstance(options[0], list | tuple):
-        options = tuple(options[0])
-    if not options:
+    given: list[Any] = list(options)
+    if len(given) == 1 and isinstance(given[0], list | tuple):
+        given = list(given[0])
+    if not given:
         raise InvalidValue("choice takes at least one option", "choice")
-    if all(isinstance(option, str) for option in options):
-        return Constraint({"choices": [lit(option).data["literal"] for option in options]})  # type: ignore[arg-type]  # all are strings
-    return Constraint({"any_of": [as_constraint(option).data for option in options]})
+    if all(isinstance(option, str) for option in given):
+        return Constraint({"choices": [lit(option).data["literal"] for option in given]})
+    return Constraint({"any_of": [as_constraint(option).data for option in given]})
 
 
 def sep_by(item: Constraint | str, separator: Constraint | str, min: int = 0, max: int | None = None) -> Constraint:

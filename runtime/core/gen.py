@@ -155,10 +155,10 @@ class Gen(Op):
         True once the gen is :attr:`ready`. Raises OpError where the constraint exceeds a limit.
         """
         until = None if seconds is None else time.monotonic() + seconds
-        while self.end is None:
+        while not self._over:
             if not self._known and not self._look(until):
                 return False
-            if self.end is not None:
+            if self._over:
                 break
             if self._again:
                 self._take_again(self._again.popleft())
@@ -170,6 +170,10 @@ class Gen(Op):
                 return True
         self._resumed()
         return True
+
+    @property
+    def _over(self) -> bool:
+        return self.end is not None
 
     def abort(self) -> None:
         if self._resumes is not None:
