@@ -2,6 +2,8 @@
 //
 //     stack node   (item, rest), hash-consed; node 0 is the empty stack. Items: a nonterminal, a lexeme state, a literal
 //                  from one of its bytes on.
+//     join         a node that stands for a set of stacks. Stacks with the same top become one, on the join of their
+//                  rests, so that recursive alternatives with a common beginning do not double the stacks at each level.
 //     configuration  hash-consed set of stacks whose top reads a byte (literals first, by byte; then lexemes), and
 //                    whether the empty stack is among them. A stack whose top is a dependent nonterminal stays as it is;
 //                    `plain` gives the set with those expanded to all that they could be.
@@ -16,13 +18,13 @@ namespace plait {
 
 class Stacks {
   public:
-    enum Kind : uint32_t { NONTERMINAL = 0, LEXEME = 1, LITERAL = 2 };
+    enum Kind : uint32_t { NONTERMINAL = 0, LEXEME = 1, LITERAL = 2, JOIN = 3 };
     enum : int32_t { TOO_MANY_STACKS = 1, TOO_DEEP = 2, TOO_LARGE = 3, NO_CONTINUATION = 4 };
     struct Limits {
         int64_t stacks, depth, bytes, table_bytes;
     };
     struct Node {
-        int32_t a, b, rest;  // nonterminal, lexeme state, or literal and the place in it
+        int32_t a, b, rest;  // nonterminal, lexeme state, or literal and the place in it; join: its first, how many
         uint32_t kind : 2, depth : 30;
     };
     struct Group {  // the literals of a configuration that go on with `byte`
@@ -233,7 +235,7 @@ class Stacks {
             const Node &other = nodes[node_slots[slot]];
             if (other.a == a && other.rest == rest && other.b == b && other.kind == kind) return node_slots[slot];
         }
-        if (nodes[rest].depth >= limits.depth) return limit(TOO_DEEP);
+        if (static_cast<int64_t>(nodes[rest].depth) >= limits.depth) return limit(TOO_DEEP);
         if (identity_bytes() > limits.bytes) return limit(TOO_LARGE);
         int32_t made = static_cast<int32_t>(nodes.size());
         nodes.push_back({a, b, rest, kind, nodes[rest].depth + 1u});
@@ -243,14 +245,15 @@ class Stacks {
         node_slots[slot] = made;
         if (nodes.size() * 2 > node_slots.size()) {
             node_slots.assign(node_slots.size() * 2, -1);
-            for (int32_t node = 1; node < static_cast<int32_t>(nodes.size()); node++) place(node_slots, node_hash[node - 1], node);
+            for (int32_t node = 1; node < static_cast<int32_t>(nodes.size()); node++)
+                if (nodes[node].kind != JOIN) place(node_slots, node_hash[node - 1], node);
         }
         return made;
     }
 
     int64_t identity_bytes() const {
         return static_cast<int64_t>(nodes.size()) * (sizeof(Node) + 20) + static_cast<int64_t>(configs.size()) * (sizeof(Config) + 8) +
-               static_cast<int64_t>(members.size()) * 4 + static_cast<int64_t>(text.size()) + static_cast<int64_t>(pool.size()) * 4;
+               static_cast<int64_t>(members.size()) * 4 + static_cast<int64_t>(joined.size()) * 12 + static_cast<int64_t>(text.size()) + static_cast<int64_t>(pool.size()) * 4;
     }
     int64_t nbytes() const { return identity_bytes() + table_bytes; }
 
@@ -274,6 +277,9 @@ class Stacks {
     std::vector<uint32_t> mark, node_hash;
     std::vector<int32_t> alone;  // node -> configuration of that stack alone
     std::vector<int32_t> node_slots, config_slots, work, targets;
+    std::vector<int32_t> joined;  // the stacks of all joins, one join after another
+    std::unordered_map<std::string, int32_t> join_of;  // the bytes of those stacks -> its node
+    std::vector<int32_t> found, waiting, rests, flat;  // scratch of finish and join
     std::vector<uint64_t> keys;
     uint32_t stamp = 0;
     int64_t table_bytes = 0;
@@ -309,36 +315,110 @@ class Stacks {
     int32_t finish(bool accepting, bool expand_dependents) {
         bool missing = false;
         int64_t visits = 0;
-        while (!work.empty()) {
-            int32_t node = work.back();
-            work.pop_back();
-            if (node == 0) {
-                accepting = true;
-                continue;
+        found.clear();
+        waiting.clear();
+        while (true) {
+            while (!work.empty()) {
+                int32_t node = work.back();
+                work.pop_back();
+                if (node == 0) {
+                    accepting = true;
+                    continue;
+                }
+                if (mark[node] == stamp) continue;
+                mark[node] = stamp;
+                if (++visits > limits.stacks) return limit(TOO_MANY_STACKS);
+                const Node &top = nodes[node];
+                if (top.kind == LITERAL) {
+                    found.push_back(node);
+                } else if (top.kind == LEXEME) {
+                    uint8_t ends = lexemes->table->accept[top.a];
+                    if (ends != 2) found.push_back(node);
+                    if (ends) work.push_back(top.rest);
+                } else if (top.kind == JOIN) {
+                    work.insert(work.end(), joined.begin() + top.a, joined.begin() + top.a + top.b);
+                } else if (!expand_dependents && top.a < static_cast<int64_t>(produced.size()) && is_dependent[top.a]) {
+                    found.push_back(node);
+                } else if (top.a >= static_cast<int64_t>(produced.size()) || produced[top.a] < 0) {
+                    needs->add(Needs::PRODUCTIONS, top.a);
+                    missing = true;
+                } else {
+                    waiting.push_back(node);
+                }
             }
-            if (mark[node] == stamp) continue;
-            mark[node] = stamp;
-            if (++visits > limits.stacks) return limit(TOO_MANY_STACKS);
-            Node top = nodes[node];
-            if (top.kind == LITERAL) {
-                keys.push_back(key(node));
-            } else if (top.kind == LEXEME) {
-                uint8_t ends = lexemes->table->accept[top.a];
-                if (ends != 2) keys.push_back(key(node));
-                if (ends) work.push_back(top.rest);
-            } else if (!expand_dependents && top.a < static_cast<int64_t>(produced.size()) && is_dependent[top.a]) {
-                keys.push_back(key(node));
-            } else if (top.a >= static_cast<int64_t>(produced.size()) || produced[top.a] < 0) {
-                needs->add(Needs::PRODUCTIONS, top.a);
-                missing = true;
-            } else if (!expand(top)) {
-                return LIMIT;
+            if (waiting.empty()) break;
+            // all that wait with the same nonterminal are opened as one
+            Node top = nodes[waiting.back()];
+            rests.clear();
+            size_t kept = 0;
+            for (int32_t node : waiting) {
+                if (nodes[node].a == top.a) rests.push_back(nodes[node].rest);
+                else waiting[kept++] = node;
             }
+            waiting.resize(kept);
+            if (rests.size() > 1) {
+                int32_t rest = join();
+                int32_t node = rest < 0 ? rest : push(NONTERMINAL, top.a, 0, rest);
+                if (node < 0) return node;
+                mark[node] = stamp;
+                top = nodes[node];
+            }
+            if (!expand(top)) return LIMIT;
         }
         if (missing) return NEED;
+        if (found.size() > 1) {
+            std::sort(found.begin(), found.end(), [this](int32_t x, int32_t y) {
+                const Node &one = nodes[x], &other = nodes[y];
+                if (one.kind != other.kind) return one.kind < other.kind;
+                if (one.a != other.a) return one.a < other.a;
+                return one.b != other.b ? one.b < other.b : x < y;
+            });
+        }
+        for (size_t first = 0, after; first < found.size(); first = after) {
+            Node top = nodes[found[first]];
+            rests.clear();
+            for (after = first; after < found.size(); after++) {
+                const Node &other = nodes[found[after]];
+                if (other.kind != top.kind || other.a != top.a || other.b != top.b) break;
+                rests.push_back(other.rest);
+            }
+            int32_t node = found[first];
+            if (rests.size() > 1) {
+                int32_t rest = join();
+                node = rest < 0 ? rest : push(top.kind, top.a, top.b, rest);
+                if (node < 0) return node;
+            }
+            keys.push_back(key(node));
+        }
         std::sort(keys.begin(), keys.end());
         keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
         return keys.empty() && !accepting ? DEAD : intern(accepting);
+    }
+
+    // The node that stands for all of `rests`, of which there are at least two.
+    int32_t join() {
+        flat.clear();
+        for (int32_t rest : rests) {
+            const Node &node = nodes[rest];
+            if (rest != 0 && node.kind == JOIN) flat.insert(flat.end(), joined.begin() + node.a, joined.begin() + node.a + node.b);
+            else flat.push_back(rest);
+        }
+        std::sort(flat.begin(), flat.end());
+        flat.erase(std::unique(flat.begin(), flat.end()), flat.end());
+        auto [known, added] = join_of.try_emplace(std::string(reinterpret_cast<const char *>(flat.data()), flat.size() * 4), static_cast<int32_t>(nodes.size()));
+        if (!added) return known->second;
+        if (identity_bytes() > limits.bytes) {
+            join_of.erase(known);
+            return limit(TOO_LARGE);
+        }
+        uint32_t depth = 0;
+        for (int32_t rest : flat) depth = std::max(depth, static_cast<uint32_t>(nodes[rest].depth));
+        nodes.push_back({static_cast<int32_t>(joined.size()), static_cast<int32_t>(flat.size()), 0, JOIN, depth});
+        joined.insert(joined.end(), flat.begin(), flat.end());
+        node_hash.push_back(0);
+        mark.push_back(0);
+        alone.push_back(NEED);
+        return known->second;
     }
 
     bool expand(Node top) {

@@ -202,7 +202,7 @@ def test_work_stops_at_the_deadline_and_goes_on(kind: type[AnyMachine]) -> None:
     config = machine.step(machine.start, b'{"name": "')
     calls = 0
     while True:
-        machine.deadline = time.monotonic() + 0.0001
+        machine.deadline = time.monotonic() + 0.00002
         calls += 1
         assert calls < 100_000
         try:
@@ -212,7 +212,7 @@ def test_work_stops_at_the_deadline_and_goes_on(kind: type[AnyMachine]) -> None:
         except Unfinished:
             continue
     machine.deadline = None
-    assert calls > 3
+    assert calls > 1
     assert run == b""
     fresh = machine_of(kind, Lexicon(VOCABULARY), json_rules)
     assert np.array_equal(fresh.mask(fresh.step(fresh.start, b'{"name": "')), mask)
