@@ -159,22 +159,25 @@ class Formula(Generic[T]):
     def _one_of(self, literal: Literal, branches: list[Literal]) -> T:
         """Exactly one of them; negated: none, or some two."""
         algebra, negation = self.algebra, self._goals.negation
+        overlaps: list[list[int]] = [[] for _ in branches]
+        for at, one in enumerate(branches):
+            for later in range(at + 1, len(branches)):
+                if one is branches[later] or not algebra.exclusive(one, branches[later]):
+                    overlaps[at].append(later)
+                    overlaps[later].append(at)
         if literal.positive:
-            cases: list[T] = []
-            for branch in branches:
-                parts = [self(branch)]
-                for other in branches:
-                    if other is not branch and not algebra.exclusive(branch, other):
-                        parts.append(self(negation(other)))
-                if branches.count(branch) == 1:
-                    cases.append(algebra.meet(parts))
+            cases = [
+                algebra.meet([self(branch), *(self(negation(branches[other])) for other in overlaps[at])])
+                for at, branch in enumerate(branches)
+                if branches.count(branch) == 1
+            ]
             return algebra.join(cases)
         none = algebra.meet([self(negation(branch)) for branch in branches])
         pairs = [
-            algebra.meet([self(one), self(other)])
-            for at, one in enumerate(branches)
-            for other in branches[at + 1 :]
-            if other is one or not algebra.exclusive(one, other)
+            algebra.meet([self(branch), self(branches[other])])
+            for at, branch in enumerate(branches)
+            for other in overlaps[at]
+            if other > at
         ]
         return algebra.join([none, *pairs])
 

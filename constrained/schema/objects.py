@@ -518,10 +518,7 @@ class ObjectClause:
             return True
         if any(name not in state.used and name not in self.required for name in violation.required):
             return True
-        for name in self._violators(at):
-            if name is None or self.available(state, name):
-                return True
-        return False
+        return any(name is None or self.available(state, name) for name in self._violators(at))
 
     def _violators(self, at: int) -> list[str | None]:
         """Names whose value can violate it; None stands for undeclared keys."""
