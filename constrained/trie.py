@@ -95,6 +95,23 @@ class TokenTrie:
             self._children[node] = found
         return found
 
+    def tokens_at(self, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The ids that end at any of ``nodes``, in their order."""
+        counts = self.first[nodes + 1] - self.first[nodes]
+        ends = np.cumsum(counts)
+        total = int(ends[-1]) if len(ends) else 0
+        return self.token_ids[np.repeat(self.first[nodes] - (ends - counts), counts) + np.arange(total)]
+
+    @cached_property
+    def below(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """first, child: the children of node n are ``child[first[n]:first[n + 1]]``."""
+        parent = np.full(self.nodes, -1, np.int32)
+        for level in self.levels:
+            parent[level.nodes] = level.parents
+        first = np.zeros(self.nodes + 1, np.int32)
+        np.cumsum(np.bincount(parent[1:], minlength=self.nodes), out=first[1:])
+        return first, (np.argsort(parent[1:], kind="stable") + 1).astype(np.int32)
+
     @cached_property
     def levels(self) -> list[Level]:
         """Nodes by depth (1, 2, ...), each with its parent."""

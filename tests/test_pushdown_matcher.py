@@ -229,10 +229,23 @@ def test_repeated_items_are_not(kind: type[AnyMachine], text: str) -> None:
 def test_masks_where_values_decide(kind: type[AnyMachine]) -> None:
     """b'","a","' and b'1,1' run through a dependent point and begin another value behind it."""
     tokens: list[bytes | None] = [*(bytes((value,)) for value in range(256)), b'"a","a', b'"a","a"', b'"a","ab', b"1,1"]
-    tokens += [b"1,1]", b"1,12]", b"1,2,1,", b'a","a', b'b","a', b'","', b'"ab","ab"', b'"]', b'"],', b"<e>"]
+    tokens += [
+        b"1,1]",
+        b"1,12]",
+        b"1,2,1,",
+        b'a","a',
+        b'b","a',
+        b'","',
+        b'"ab","ab"',
+        b'"]',
+        b'"],',
+        b'x["a","a"]',
+        b"<e>",
+    ]
     vocabulary = small_vocabulary(tokens, eos=(len(tokens) - 1,))
     constraint = constraint_of(kind, Lexicon(vocabulary), unique_rules)
     matcher = constraint.matcher()
+    assert b'x["a","a"]' in vocabulary.tokens and b'x["a","a"]' not in texts(matcher, vocabulary)  # met in this mask
     assert matcher.advance_bytes(b"x[")
     allowed = texts(matcher, vocabulary)
     assert {b'"a","a', b'"a","ab', b"1,1", b"1,12]"} <= allowed  # a second value that may still differ

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -37,6 +38,7 @@ from ..interface import ConstraintError, Unfinished
 from ..masks import Mask, MaskCache
 from ..vocabulary import Vocabulary
 from .lexemes import LexemeTable
+from .mask_walk import MaskWalk
 from .rules import Lexeme, Rules
 
 if TYPE_CHECKING:
@@ -47,8 +49,6 @@ _LITERAL, _LEXEME, _NONTERMINAL, _JOIN = range(4)
 DEAD = -1
 #: bytes of Python objects behind one node, one config, one stack of a config, one filled cell, one config's tops
 _NODE_BYTES, _CONFIG_BYTES, _STACK_BYTES, _CELL_BYTES, _MOVES_BYTES = 250, 400, 16, 100, 500
-#: trie nodes visited between two looks at the clock
-_WALK_UNIT = 512
 _serials = itertools.count()
 
 
@@ -124,7 +124,9 @@ class Machine:
         self._loose: dict[int, int] = {}
         self._forced: dict[int, bytes] = {}
         self._doubtful: dict[int, NDArray[np.int32]] = {}
-        self._jobs: dict[int, _Job] = {}
+        self._walks: dict[int, MaskWalk] = {}
+        #: configs with markers
+        self.marked: set[int] = set()
 
     # ---- the surface
 
@@ -185,6 +187,8 @@ class Machine:
 
     def markers(self, config: int) -> tuple[int, ...]:
         """The dependent nonterminals on top of stacks of ``config``; () in all but a few constraints."""
+        if config not in self.marked:
+            return ()
         return tuple({self._item[node] >> 2 for node in self._configs[config] if self._is_marker(node)})
 
     def resolved(self, config: int, found: dict[int, int | None]) -> int:
@@ -350,6 +354,8 @@ class Machine:
             self._configs.append(key)
             self._rows.append({})
             self._config_ids[key] = config
+            if self.rules.resolve and any(self._is_marker(node) for node in key):
+                self.marked.add(config)
             self._stacks += len(key)
         return config
 
@@ -358,16 +364,13 @@ class Machine:
 
     def _loosened(self, config: int) -> int:
         """The config with its markers opened as their ``expand`` says; itself if it has none."""
-        if not self.dependent:
+        if config not in self.marked:
             return config
         loose = self._loose.get(config)
         if loose is None:
-            loose = config
-            nodes = self._configs[config]
-            if any(self._is_marker(node) for node in nodes):
-                loose = self._config(self._closure(list(nodes), open_markers=True))
-                if loose == DEAD:
-                    raise ConstraintError("a dependent rule has no continuation")
+            loose = self._config(self._closure(list(self._configs[config]), open_markers=True))
+            if loose == DEAD:
+                raise ConstraintError("a rule that depends on a value has no continuation")
             self._loose[config] = loose
         return loose
 
@@ -420,8 +423,34 @@ class Machine:
             self._drop()
         self._rows[config][value] = after
         self._cells += 1
-        self._check_deadline()
+        self.check_deadline()
         return after
+
+    # for MaskWalk
+
+    def cell(self, config: int, value: int) -> int:
+        """:meth:`step` by one byte."""
+        after = self._rows[config].get(value)
+        return self._fill_cell(config, value) if after is None else after
+
+    def tops(self, config: int) -> tuple[list[tuple[int, list[int]]], int | None]:
+        """(lexeme state, what is below it on each of its stacks) of a config without markers, and the config of its
+        literals alone (None: there are none)."""
+        literals, lexemes = self._tops(config)
+        rests: dict[int, list[int]] = {}
+        for state, rest in lexemes:
+            rests.setdefault(state, []).append(rest)
+        tops = {node for nodes in literals.values() for node in nodes}
+        return list(rests.items()), self._config(tops) if tops else None
+
+    def few_bytes(self, config: int) -> Iterable[int] | None:
+        """The bytes that may come, if no lexeme is on top; else None."""
+        literals, lexemes = self._tops(self._loosened(config))
+        return None if lexemes else literals
+
+    def behind(self, rests: list[int]) -> int:
+        """The config in which all of ``rests`` are on top."""
+        return self._config(self._closure(list(rests)))
 
     def _drop(self) -> None:
         """Give up everything that can be made again. Nodes and configs keep their numbers."""
@@ -451,7 +480,8 @@ class Machine:
             config = self.step(config, bytes(run[-1:]))
         return bytes(run)
 
-    def _check_deadline(self) -> None:
+    def check_deadline(self) -> None:
+        """Raises Unfinished when the deadline has passed."""
         deadline = self.lexemes.languages.deadline
         if deadline is not None and time.monotonic() >= deadline:
             raise Unfinished
@@ -459,105 +489,18 @@ class Machine:
     # ---- masks
 
     def _make_mask(self, capped: int) -> Mask:
-        job = self._jobs.get(capped)
-        if job is None:
-            job = self._jobs[capped] = _Job(self, capped)
+        walk = self._walks.get(capped)
+        if walk is None:
+            walk = self._walks[capped] = MaskWalk(self, capped)
         try:
-            bits = job.run()
-        except Unfinished:
+            bits, self._doubtful[capped] = walk.run()
+        except ConstraintError:
+            del self._walks[capped]
             raise
-        except BaseException:
-            del self._jobs[capped]
-            raise
-        del self._jobs[capped]
-        self._doubtful[capped] = np.unique(np.array(job.doubtful, np.int32))
+        del self._walks[capped]
         if self._configs[capped][0] == 0:
             bits |= self._eos
         return bits
-
-
-class _Job:
-    """One mask in the making; may be stopped by Unfinished and goes on where it was."""
-
-    def __init__(self, machine: Machine, config: int) -> None:
-        self.machine = machine
-        self.bits = np.zeros(machine.vocabulary.mask_words, np.uint32)
-        self.doubtful: list[int] = []
-        literals, lexemes = machine._tops(config)
-        rests: dict[int, list[int]] = {}
-        for state, rest in lexemes:
-            rests.setdefault(state, []).append(rest)
-        self._lexemes = list(rests.items())
-        #: walks to make: (trie node whose subtree is walked, config there, doubtful below, its own tokens doubtful too)
-        self._walks: list[tuple[int, int, bool, bool]] = []
-        if literals:
-            tops = {node for nodes in literals.values() for node in nodes}
-            self._walks.append((0, machine._config(tops), False, False))
-        self._node = -1  # next node of the walk in hand; -1: not begun
-        self._at: list[int] = [DEAD] * (machine.vocabulary.trie.max_depth + 1)  # config by depth
-        self._met: list[bool] = [False] * len(self._at)  # a marker was met up to here
-        self._tokens: list[int] = []
-
-    def run(self) -> Mask:
-        machine = self.machine
-        while self._lexemes:
-            state, rests = self._lexemes[-1]
-            mask = machine.lexemes.mask(state)
-            if len(mask.exits) or len(mask.closes):
-                after = machine._config(machine._closure(list(rests)))
-                marked = machine.dependent and bool(machine.markers(after))
-                self._walks.extend((node, after, marked, False) for node in mask.exits.tolist())
-                self._walks.extend((node, after, marked, marked) for node in mask.closes.tolist())
-            self.bits |= mask.bits
-            self._lexemes.pop()
-        while self._walks:
-            self._walk(*self._walks[-1])
-            self._walks.pop()
-            self._node = -1
-        bits = np.zeros(len(self.bits) * 32, np.uint8)
-        bits[self._tokens] = 1
-        self.bits |= np.packbits(bits, bitorder="little").view("<u4")
-        return self.bits
-
-    def _walk(self, top: int, config: int, marked: bool, own: bool) -> None:
-        """Collect the tokens strictly below the trie node ``top``, where the machine is in ``config``."""
-        machine = self.machine
-        trie, rows, dependent = machine.vocabulary.trie, machine._rows, machine.dependent
-        at, met, tokens = self._at, self._met, self._tokens
-        byte_at, skip_at, first_at, ids = trie.byte_at, trie.skip_at, trie.first_at, trie.token_ids
-        if self._node < 0:
-            depth = int(trie.depth[top])
-            at[depth], met[depth] = config, marked
-            if own:
-                self.doubtful.extend(ids[first_at[top] : first_at[top + 1]].tolist())
-            self._node = top + 1
-        node, end = self._node, skip_at[top]
-        depth_at = trie.depth_at
-        visited = 0
-        while node < end:
-            depth = depth_at[node]
-            before = at[depth - 1]
-            after = rows[before].get(byte_at[node])
-            if after is None:
-                self._node = node
-                after = machine._fill_cell(before, byte_at[node])
-            if after < 0:
-                node = skip_at[node]
-                continue
-            at[depth] = after
-            first, last = first_at[node], first_at[node + 1]
-            if first < last:
-                tokens.extend(ids[first:last].tolist())
-            if dependent:
-                met[depth] = met[depth - 1] or bool(machine.markers(after))
-                if met[depth] and first < last:
-                    self.doubtful.extend(ids[first:last].tolist())
-            node += 1
-            visited += 1
-            if visited % _WALK_UNIT == 0:
-                self._node = node
-                machine._check_deadline()
-        self._node = node
 
 
 def build(

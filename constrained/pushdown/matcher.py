@@ -88,7 +88,7 @@ class _Move:
         self.before = before
         # only where values decide: the exact mask, which tokens are possible, the text's end as far as it was asked for
         self.mask: Mask | None = None
-        self.verdicts: dict[int, bool] = {}
+        self.verdicts: dict[int, bool] | None = None
         self.tail = b""
 
     def ending(self, wanted: int) -> tuple[bytes, bool]:
@@ -133,11 +133,12 @@ class PushdownMatcher:
         at = self._at
         if at.config == _ENDED:
             return self._constraint.nothing
-        if self._machine.dependent:
-            if at.mask is None:
-                at.mask = self._exact_mask()
-            return at.mask
-        return self._machine.mask(at.config)
+        mask = at.mask
+        if mask is None:
+            mask = self._machine.mask(at.config)
+            if self._machine.dependent:  # asked last: that may have met the first dependent rule
+                mask = at.mask = self._exact_mask(mask)
+        return mask
 
     def advance(self, token: int) -> bool:
         vocabulary = self._constraint.vocabulary
@@ -231,20 +232,23 @@ class PushdownMatcher:
             wanted *= 4
         return None
 
-    def _exact_mask(self) -> Mask:
-        """The config's mask without the tokens that are wrong once values behind them are resolved."""
+    def _exact_mask(self, mask: Mask) -> Mask:
+        """``mask``, the config's own, without the tokens that are wrong once values behind them are resolved."""
         machine, config = self._machine, self._at.config
-        mask = machine.mask(config)
         doubtful = machine.doubtful(config)
         if not len(doubtful):
             return mask
-        tokens, verdicts, deadline = self._constraint.vocabulary.tokens, self._at.verdicts, machine.deadline
+        tokens, deadline = self._constraint.vocabulary.tokens, machine.deadline
+        verdicts = self._at.verdicts
+        if verdicts is None:
+            verdicts = self._at.verdicts = {}
         for token in doubtful.tolist():
             if token not in verdicts:
                 verdicts[token] = self._possible(config, tokens[token], 0)
                 if deadline is not None and time.monotonic() >= deadline:
                     raise Unfinished
         wrong = [token for token, possible in verdicts.items() if not possible]
+        self._at.verdicts = None
         if not wrong:
             return mask
         exact = mask.copy()
