@@ -57,13 +57,15 @@ class Limits:
     """Bounds of one compilation; each is a named refusal.
 
     ``seconds``: wall clock. ``build_seconds``: of it, for reading the specification and making its root, which the core
-    does again. ``rules``: how many are opened and looked at; a specification that has more is taken on trust beyond
-    (its limits are met, if ever, when a text gets there). ``source_bytes``: of the specification.
+    does again. ``rules``, ``open_seconds``: how many rules are opened and looked at, and for how long; a specification
+    that has more is taken on trust beyond (what cannot be kept there is met, if ever, when a text gets to it).
+    ``source_bytes``: of the specification.
     """
 
     seconds: float = DEFAULT_SECONDS
     build_seconds: float = 1.0
     rules: int = 20_000
+    open_seconds: float = 0.2
     source_bytes: int = 8 * 1024 * 1024
 
 
@@ -244,13 +246,13 @@ def _check(data: dict[str, Any], limits: Limits, until: float) -> tuple[float, t
         )
     matcher = constraint.matcher()
     machine = constraint.machine
+    if not matcher.prepare(until - time.monotonic()):
+        raise Late(_late(limits.seconds))
     try:
-        if not matcher.prepare(until - time.monotonic()) or not matcher.mask().any():
-            raise Late(_late(limits.seconds))
-        machine.deadline = until
-        _open_all(machine.rules, lexicon, limits.rules, until)
+        machine.deadline = min(until, time.monotonic() + limits.open_seconds)
+        _open_all(machine.rules, lexicon, limits.rules, machine.deadline)
     except Unfinished:
-        raise Late(_late(limits.seconds)) from None
+        pass
     return build_s, notes
 
 
