@@ -12,7 +12,7 @@ import openai
 import pytest
 from server_fake import Script, ScriptedBackend, Sent
 
-from plait.runtime.protocol import Gen, Ids, Regex, RoleBegin, RoleEnd, Sampling, Text
+from plait.runtime.protocol import Gen, Ids, Regex, RoleBegin, RoleEnd, Sampling, Spec, Text
 from plait.runtime.server.app import create_app
 from plait.runtime.server.settings import ServerSettings
 
@@ -93,6 +93,7 @@ def test_every_sampling_field_arrives() -> None:
         "min_tokens": 2,
         "ignore_eos": True,
         "stop_token_ids": [9],
+        "stop_regex": "x+",
         "regex": "a+",
     }
     assert chat(backend, max_completion_tokens=20, logprobs=True, top_logprobs=4, **fields).status_code == 200
@@ -110,6 +111,7 @@ def test_every_sampling_field_arrives() -> None:
         logit_bias={5: -100.0},
         seed=7,
         stop=("a", "b"),
+        stop_regex=("x+",),
         stop_token_ids=(9,),
         ignore_eos=True,
         logprobs=True,
@@ -117,6 +119,29 @@ def test_every_sampling_field_arrives() -> None:
     )
     for sent in backend.strands.values():
         assert (sent.gen.sampling, sent.gen.constraint, sent.gen.n) == (want, Regex("a+"), 2)
+
+
+def test_what_the_answer_must_be() -> None:
+    schema = {"type": "object", "properties": {"b": {"type": "integer"}, "a": {}}}
+    for body, source, field in (
+        ({"response_format": {"type": "json_object"}}, {"json_schema": {"type": "object"}}, "response_format"),
+        (
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "x", "strict": True, "schema": schema},
+                }
+            },
+            {"json_schema": schema},
+            "response_format",
+        ),
+        ({"grammar": 'root ::= "a"'}, {"grammar": 'root ::= "a"'}, "grammar"),
+    ):
+        backend = ScriptedBackend()
+        assert chat(backend, **body).status_code == 200
+        sent = next(iter(backend.strands.values())).gen.constraint
+        assert isinstance(sent, Spec) and (json.loads(sent.source), sent.field) == (source, field)
+        assert json.dumps(source, separators=(",", ":")) == sent.source, "keys keep their order"
 
 
 def test_null_means_absent_and_top_k_minus_one_means_off() -> None:

@@ -115,6 +115,23 @@ def test_regex_is_kept_and_a_bad_one_is_refused(runtime: Runtime) -> None:
     assert answer["usage"]["completion_tokens_details"]["forced_tokens"] >= 1
 
 
+def test_response_format_and_grammar_are_kept_and_bad_ones_refused(runtime: Runtime) -> None:
+    schema = {"type": "object", "properties": {"id": {"type": "integer", "maximum": 99}}, "required": ["id"]}
+    strict = {"type": "json_schema", "json_schema": {"name": "x", "schema": {**schema, "additionalProperties": False}}}
+    answer = chat(runtime, response_format=strict, temperature=1, seed=3, max_tokens=60).json()["choices"][0]
+    assert answer["finish_reason"] == "stop" and json.loads(answer["message"]["content"])["id"] <= 99
+    answer = complete(runtime, grammar='root ::= ("a" | "b")+ "."', max_tokens=60, stop_regex="ab|ba").json()[
+        "choices"
+    ][0]
+    assert re.fullmatch(r"[ab]*\.?", answer["text"])
+    for stream in (False, True):
+        bad = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "objekt"}}}
+        refused = chat(runtime, response_format=bad, stream=stream)
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "response_format")
+        refused = chat(runtime, stop_regex="a*", stream=stream)
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "stop_regex")
+
+
 def test_what_does_not_fit_is_refused(runtime: Runtime) -> None:
     long = chat(runtime, messages=[{"role": "user", "content": "word " * 5000}])
     assert long.status_code == 400

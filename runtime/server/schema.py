@@ -64,7 +64,9 @@ class Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     min_tokens: Int | None = None
     ignore_eos: bool | None = None
     stop_token_ids: list[Int] | None = None
+    stop_regex: str | list[str] | None = None
     regex: str | None = None
+    grammar: str | None = None
     cache_salt: str | None = None
     priority: Annotated[int, msgspec.Meta(ge=-1000, le=1000)] | None = None
 

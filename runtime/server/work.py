@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
 from ..protocol import (
+    MAX_CONSTRAINT_BYTES,
+    ConstraintSpec,
     Gen,
     Ids,
     Info,
@@ -16,6 +19,7 @@ from ..protocol import (
     RoleBegin,
     RoleEnd,
     Sampling,
+    Spec,
     Text,
 )
 from .problems import HttpProblem, bad_field
@@ -43,7 +47,7 @@ class Work:
     prompts: tuple[Prompt, ...]
     sampling: Sampling
     n: int = 1
-    regex: str | None = None
+    constraint: ConstraintSpec | None = None
     stream: bool = False
     include_usage: bool = False
     salt: str = ""
@@ -56,15 +60,14 @@ class Work:
         return len(self.prompts) * self.n
 
     def script(self, prompt: Prompt) -> tuple[Op, ...]:
-        constraint = Regex(self.regex) if self.regex is not None else None
-        gen = Gen(len(prompt.ops) + 1, self.sampling, constraint=constraint, n=self.n, stream=self.stream)
+        gen = Gen(len(prompt.ops) + 1, self.sampling, constraint=self.constraint, n=self.n, stream=self.stream)
         return (*prompt.ops, gen)
 
 
 def chat_work(data: bytes, info: Info, settings: ServerSettings) -> Work:
     body = decode(data, ChatBody)
     _check(body, info, settings)
-    _text_format(body.response_format)
+    constraint = _constraint(body, _response_format(body.response_format))
     if body.max_tokens is not None and body.max_completion_tokens not in (None, body.max_tokens):
         raise bad_field("max_tokens", "max_tokens and max_completion_tokens differ: send one of them")
     limit_name = "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens"
@@ -86,7 +89,15 @@ def chat_work(data: bytes, info: Info, settings: ServerSettings) -> Work:
         ops.append(RoleEnd(len(ops) + 1))
     ops.append(RoleBegin(len(ops) + 1, "assistant"))
     return _work(
-        "chat", body, info, [Prompt(tuple(ops))], limit, limit_name, bool(body.logprobs), body.top_logprobs or 0
+        "chat",
+        body,
+        info,
+        [Prompt(tuple(ops))],
+        limit,
+        limit_name,
+        bool(body.logprobs),
+        body.top_logprobs or 0,
+        constraint,
     )
 
 
@@ -101,7 +112,10 @@ def completion_work(data: bytes, info: Info, settings: ServerSettings) -> Work:
         raise bad_field("echo", "echo together with logprobs is not supported", "unsupported_field")
     prompts = [_prompt(one, bool(body.echo), info) for one in _prompts(body.prompt)]
     wanted = body.logprobs is not None
-    return _work("completions", body, info, prompts, body.max_tokens, "max_tokens", wanted, body.logprobs or 0)
+    constraint = _constraint(body, None)
+    return _work(
+        "completions", body, info, prompts, body.max_tokens, "max_tokens", wanted, body.logprobs or 0, constraint
+    )
 
 
 def _check(body: Body, info: Info, settings: ServerSettings) -> None:
@@ -128,6 +142,7 @@ def _work(
     limit_name: str,
     logprobs: bool,
     top_logprobs: int,
+    constraint: ConstraintSpec | None,
 ) -> Work:
     content = "messages" if route == "chat" else "prompt"
     names = dict.fromkeys(("text", "prompt", "ids", "role"), content)
@@ -135,6 +150,7 @@ def _work(
     if route == "completions":
         names["top_logprobs"] = "logprobs"
     stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
+    stop_regex = (body.stop_regex,) if isinstance(body.stop_regex, str) else tuple(body.stop_regex or ())
     given: dict[str, object] = {
         "max_tokens": max_tokens,
         "min_tokens": body.min_tokens,
@@ -148,6 +164,7 @@ def _work(
         "logit_bias": _logit_bias(body.logit_bias),
         "seed": body.seed,
         "stop": stop,
+        "stop_regex": stop_regex,
         "stop_token_ids": None if body.stop_token_ids is None else tuple(body.stop_token_ids),
         "ignore_eos": body.ignore_eos,
         "logprobs": logprobs,
@@ -163,7 +180,7 @@ def _work(
         tuple(prompts),
         sampling,
         n=body.n or 1,
-        regex=body.regex,
+        constraint=constraint,
         stream=bool(body.stream),
         include_usage=bool(body.stream_options and body.stream_options.include_usage),
         salt=body.cache_salt or "",
@@ -181,14 +198,48 @@ def _logit_bias(given: dict[str, float] | None) -> dict[int, float]:
     return bias
 
 
-def _text_format(given: object) -> None:
+def _response_format(given: object) -> Spec | None:
+    """OpenAI's response_format. ``strict`` there is about their service: here a schema is always kept."""
     if given is None or given == {"type": "text"}:
-        return
+        return None
     kind = given.get("type") if isinstance(given, dict) else None
-    if kind in ("json_object", "json_schema"):
-        message = f"response_format {kind} is not supported yet; `regex` constrains the output today"
-        raise bad_field("response_format", message, "unsupported_field")
-    raise bad_field("response_format", 'response_format must be {"type": "text"}')
+    if kind == "json_object" and given == {"type": kind}:
+        return Spec('{"json_schema":{"type":"object"}}', field="response_format")
+    if kind != "json_schema":
+        raise bad_field("response_format", 'response_format must be of type "text", "json_object" or "json_schema"')
+    assert isinstance(given, dict)
+    where = "response_format.json_schema"
+    inner = given.get("json_schema")
+    if not isinstance(inner, dict) or set(given) - {"type", "json_schema"}:
+        raise bad_field(where, f'{where} must be {{"name": ..., "schema": {{...}}}}')
+    for name in inner:
+        if name not in ("name", "description", "schema", "strict"):
+            raise bad_field(f"{where}.{name}", f"{where}: unknown field `{name}`", "unknown_field")
+    schema = inner.get("schema")
+    if not isinstance(schema, dict | bool):
+        raise bad_field(f"{where}.schema", f"{where}.schema must be a JSON Schema")
+    return Spec(_as_json({"json_schema": schema}), field="response_format")
+
+
+def _constraint(body: Body, wanted: Spec | None) -> ConstraintSpec | None:
+    """The one constraint of a body; ``wanted`` is its response_format's."""
+    given: dict[str, ConstraintSpec | None] = {
+        "response_format": wanted,
+        "regex": None if body.regex is None else Regex(body.regex),
+        "grammar": None if body.grammar is None else Spec(_as_json({"grammar": body.grammar}), field="grammar"),
+    }
+    found = {name: spec for name, spec in given.items() if spec is not None}
+    if len(found) > 1:
+        first, second = list(found)[:2]
+        raise bad_field(second, f"send {first} or {second}, not both: each says what the whole answer must be")
+    for name, spec in found.items():
+        if isinstance(spec, Spec) and len(spec.source.encode()) > MAX_CONSTRAINT_BYTES:
+            raise bad_field(name, f"{name} is too large: at most {MAX_CONSTRAINT_BYTES:,} bytes fit")
+    return next(iter(found.values()), None)
+
+
+def _as_json(data: object) -> str:
+    return json.dumps(data, separators=(",", ":"))
 
 
 def _message(message: ChatMessage, where: str) -> tuple[Role, str]:
