@@ -1,0 +1,327 @@
+"""What constraints cost and save on the real model, and whether its outputs end and validate.
+
+    python benchmarks/constrained_speed.py [--only mask,jump,finish] [--cases DIR] [--repeats 5] [--model PATH]
+
+mask    time per sampled token with a schema's mask and without, for the same ids: what the model drew under the mask is
+        drawn again without one (the sampler's work is done, its answer replaced). The core in this process, no
+        jump-forward, batch 1 and 8; medians of alternating repeats.
+jump    forward passes of a JSON gen with fixed keys, with jump-forward and for the same ids without.
+finish  50 schemas of the cases (seeded; maxLength 200 and maxItems 5 where they bound nothing) x 4 prompts, temperature
+        1, max_tokens 2048, through Runtime: how many end by themselves, and whether those validate. Needs --cases
+        (maskbench_open.jsonl.gz and tool_schemas_open.jsonl.gz, not part of this repository) and jsonschema.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import random
+import statistics
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the core's process has it, before torch is imported
+
+from plait.constrained.compiler import compile_spec, load
+from plait.constrained.interface import Constraint, Matcher
+from plait.runtime import Runtime
+from plait.runtime import wire as w
+from plait.runtime.core import compute
+from plait.runtime.core.core import Core
+from plait.runtime.core.settings import CoreSettings
+from plait.runtime.models.card import read_card
+from plait.runtime.models.load import load_model
+from plait.runtime.store import resolve
+from plait.runtime.tokenizer import load_tokenizer
+
+INVOICE: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "invoice_number": {"type": "string", "maxLength": 12},
+        "customer_name": {"type": "string", "maxLength": 20},
+        "delivery_address": {
+            "type": "object",
+            "properties": {
+                "street": {"type": "string", "maxLength": 20},
+                "postal_code": {"type": "string", "pattern": "^[0-9]{5}$"},
+                "country": {"enum": ["Norway", "Sweden", "Denmark"]},
+            },
+            "required": ["street", "postal_code", "country"],
+            "additionalProperties": False,
+        },
+        "due_date": {"type": "string", "format": "date"},
+        "total_amount": {"type": "number", "minimum": 0, "maximum": 9999},
+        "currency": {"enum": ["EUR", "NOK", "SEK", "DKK"]},
+        "paid_in_full": {"type": "boolean"},
+    },
+    "additionalProperties": False,
+}
+INVOICE["required"] = list(INVOICE["properties"])
+PROMPT = "The invoice of Kari Nordmann, Storgata 1, 01550 Norway, number A-1042, over 129.50 NOK, as JSON:\n"
+TASKS = (
+    "Give an example of a JSON value for this schema:\n{schema}\nJSON:\n",
+    "You are a function that answers with JSON.\nSchema: {schema}\nAnswer:",
+    "Fill in realistic data.\n{schema}\n\n",
+    "Write one compact JSON document.\n\n",
+)
+
+
+class WithoutJumps:
+    """The same masks, but nothing is ever forced: every token is sampled."""
+
+    def __init__(self, constraint: Constraint) -> None:
+        self.key = constraint.key
+        self.nbytes = constraint.nbytes
+        self._constraint = constraint
+
+    def matcher(self) -> Matcher:
+        matcher = self._constraint.matcher()
+        kind = type(matcher)
+        patient: Any = type("Patient", (kind,), {"__slots__": (), "forced": lambda self: b""})
+        return patient(matcher._constraint, matcher._at)  # type: ignore[attr-defined, no-any-return]
+
+
+class Bench:
+    """The core in this process; ``prescribed``: seed -> the ids that its gen shall draw, whatever it drew."""
+
+    def __init__(self, model_name: str | None, mode: str) -> None:
+        card = read_card(resolve(model_name))
+        model = load_model(card, mode=mode)
+        model.allocate(8192)
+        self.vocabulary = load_tokenizer(card).vocabulary
+        self.core = Core(model, self.vocabulary, CoreSettings(kv_tokens=8192))
+        self.sid = 0
+        self.prescribed: dict[int, tuple[int, ...]] = {}
+        self._sample = compute.sample
+        compute.sample = self._drawn  # type: ignore[assignment]
+
+    def _drawn(self, table: Any, rows: Any) -> Any:
+        found = self._sample(table, rows)
+        for index, row in enumerate(rows):
+            ids = self.prescribed.get(row.params.seed)
+            if ids is not None:
+                found[index] = compute.Sampled(ids[row.position])
+        return found
+
+    def define(self, key: str, schema: dict[str, Any], jumps: bool, whitespace: str = "single") -> None:
+        payload = compile_spec("spec", json.dumps({"json_schema": schema, "options": {"whitespace": whitespace}}))
+        self.core.receive(w.ToCore((w.Define(key, payload),)))
+        if not jumps:
+            self.core.state.constraints[key].built = WithoutJumps(load(payload, self.vocabulary, key))
+
+    def run(
+        self,
+        prompt: tuple[int, ...],
+        seeds: list[int],
+        tokens: int,
+        constraint: str | None,
+        temperature: float = 1.0,
+    ) -> dict[str, Any]:
+        """ids by seed, seconds of the decode steps, and how many forward passes there were in all."""
+        items: list[Any] = []
+        of_sid: dict[int, int] = {}
+        for seed in seeds:
+            self.sid += 1
+            of_sid[self.sid] = seed
+            length = len(self.prescribed.get(seed, ())) or tokens
+            params = w.SampleParams(max_tokens=length, seed=seed, temperature=temperature)
+            sample = w.Sample(2, params, constraint=constraint)
+            items += [w.OpenStrand(self.sid), w.ExtendStrand(self.sid, (w.Append(1, prompt), sample))]
+            items.append(w.CloseStrand(self.sid))
+        self.core.receive(w.ToCore(tuple(items)))
+        before = self.core.state.counters.steps
+        ids: dict[int, tuple[int, ...]] = {}
+        seconds, drawn = 0.0, 0
+        while not self.core.idle:
+            decoding = bool(self.core.state.running) and not self.core.state.waiting
+            began = time.perf_counter()
+            events = self.core.step()
+            if decoding:
+                seconds += time.perf_counter() - began
+            for event in events:
+                if isinstance(event, w.Ended):
+                    ids[of_sid[event.sid]] = event.ids
+                    drawn += len(event.ids)
+        return {"ids": ids, "seconds": seconds, "passes": self.core.state.counters.steps - before, "drawn": drawn}
+
+
+def mask_cost(bench: Bench, repeats: int) -> None:
+    bench.define("masked", INVOICE, jumps=False)
+    prompt = tuple(bench.vocabulary.encode(PROMPT.encode()))
+    for batch in (1, 8):
+        seeds = list(range(100 * batch, 100 * batch + batch))
+        bench.prescribed.clear()
+        first = bench.run(prompt, seeds, 400, "masked")  # fills the caches too
+        bench.prescribed.update(first["ids"])
+        times: dict[str, list[float]] = {"with": [], "without": []}
+        for _ in range(repeats):
+            for name, constraint in (("with", "masked"), ("without", None)):
+                done = bench.run(prompt, seeds, 0, constraint)
+                assert done["ids"] == first["ids"], "not the same ids"
+                times[name].append(1e3 * done["seconds"] / done["drawn"])
+        ratios = [a / b for a, b in zip(times["with"], times["without"])]
+        print(
+            f"mask, batch {batch}: {first['drawn']} ids, {statistics.median(times['with']):.2f} ms a token with the "
+            f"mask, {statistics.median(times['without']):.2f} without: {statistics.median(ratios):.3f} x "
+            f"(of {repeats} alternating repeats: {min(ratios):.3f} to {max(ratios):.3f}; must hold: <= 1.03)",
+            flush=True,
+        )
+    bench.prescribed.clear()
+
+
+def jumps_saved(bench: Bench) -> None:
+    """Greedy and drawn, in each layout. The same ids without jump-forward take one pass each, which is counted too."""
+    prompt = tuple(bench.vocabulary.encode(PROMPT.encode()))
+    bench.run(prompt, [1], 8, None)  # the prompt is in the tree from now on
+    for whitespace in ("single", "compact", "spaced"):
+        bench.define(whitespace, INVOICE, jumps=True, whitespace=whitespace)
+        ratios = []
+        for seed in range(5):
+            temperature = 1.0 if seed else 0.0
+            jumped = bench.run(prompt, [seed], 400, whitespace, temperature)
+            bench.prescribed[seed] = jumped["ids"][seed]
+            plain = bench.run(prompt, [seed], 0, None, temperature)
+            bench.prescribed.clear()
+            assert plain["ids"] == jumped["ids"], "not the same ids"
+            ratios.append(jumped["passes"] / plain["passes"])
+            if not seed:
+                print(f"    {bench.vocabulary.decode(jumped['ids'][seed]).decode('utf-8', 'replace')}")
+        print(
+            f"jump, whitespace {whitespace}: {ratios[0]:.2f} x the forward passes (greedy), at temperature 1 "
+            f"{', '.join(f'{ratio:.2f}' for ratio in ratios[1:])} (must hold: <= 0.6)",
+            flush=True,
+        )
+
+
+# ---------------------------------------------------------------- do outputs end and validate
+
+
+def bounded(schema: Any) -> Any:
+    """``schema`` with maxLength 200 and maxItems 5 wherever a string or an array may come and is not bounded."""
+    if isinstance(schema, list):
+        return [bounded(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made: dict[str, Any] = {}
+    for name, value in schema.items():
+        if name in ("enum", "const", "default", "examples", "required"):
+            made[name] = value
+        elif name in ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas") and isinstance(
+            value, dict
+        ):
+            made[name] = {key: bounded(inner) for key, inner in value.items()}
+        else:
+            made[name] = bounded(value)
+    types = made.get("type", [])
+    types = types if isinstance(types, list) else [types]
+    if "string" in types and not made.keys() & {"maxLength", "enum", "const"}:
+        made["maxLength"] = max(200, made.get("minLength", 0))
+    if "array" in types and not made.keys() & {"maxItems", "enum", "const"}:
+        made["maxItems"] = max(5, made.get("minItems", 0))
+    return made
+
+
+def chosen(cases: Path, count: int, seed: int) -> list[tuple[str, Any]]:
+    """(id, schema): a seeded list, half real-world schemas, half function calls; all of them compile."""
+    made: list[tuple[str, Any]] = []
+    for name in ("maskbench_open.jsonl.gz", "tool_schemas_open.jsonl.gz"):
+        lines = gzip.decompress((cases / name).read_bytes()).decode().splitlines()
+        draw = random.Random(seed)
+        draw.shuffle(lines)
+        found = 0
+        for line in lines:
+            row = json.loads(line)
+            schema = bounded(row["schema"])
+            try:
+                compile_spec("spec", json.dumps({"json_schema": schema}))
+            except ValueError as error:
+                print(f"    refused: {row['id']}: {error}")
+                continue
+            made.append((row["id"], schema))
+            found += 1
+            if found == count // 2:
+                break
+    return made
+
+
+def finishes(model: str | None, mode: str, cases: Path, count: int, seed: int, max_tokens: int) -> None:
+    import jsonschema
+
+    import plait
+
+    @plait.function
+    def program(s: Any, prompt: str, schema: Any, seed: int) -> None:
+        s += prompt
+        s += plait.gen("value", json_schema=schema, temperature=1.0, max_tokens=max_tokens, seed=seed)
+
+    schemas = chosen(cases, count, seed)
+    items = [
+        {"prompt": task.format(schema=json.dumps(schema)[:1500]), "schema": schema, "seed": 4 * place + number}
+        for place, (_, schema) in enumerate(schemas)
+        for number, task in enumerate(TASKS)
+    ]
+    began = time.perf_counter()
+    with Runtime(model, mode=mode) as runtime:  # type: ignore[arg-type]
+        states = program.run_batch(items, backend=runtime, num_threads=32)
+    reasons: Counter[str] = Counter()
+    wrong: list[str] = []
+    sampled = forced = partial = 0
+    for place, (item, state) in enumerate(zip(items, states)):
+        name = schemas[place // 4][0]
+        result = state.result("value")
+        if result.error is not None:
+            reasons["failed"] += 1
+            wrong.append(f"{name}: {result.error}")
+            continue
+        sampled += result.usage.sampled
+        forced += result.usage.forced
+        reasons[str(result.finish_reason)] += 1
+        if result.finish_reason == "length":
+            partial += result.partial and result.value is not None
+            print(f"    cut: {name}: {result.text[:60]!r} ... {result.text[-80:]!r}")
+            continue
+        schema = item["schema"]
+        kind = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
+        try:
+            kind(schema, format_checker=kind.FORMAT_CHECKER).validate(json.loads(result.text))
+        except (ValueError, jsonschema.ValidationError) as error:
+            wrong.append(f"{name}: {str(error)[:200]}: {result.text[:200]!r}")
+    total, ended, seconds = len(items), reasons["stop"], time.perf_counter() - began
+    print(f"finish: {total} outputs, {100 * ended / total:.1f} % end by themselves (>= 95 %); {dict(reasons)}")
+    print(f"finish: {len(wrong)} of these do not validate (0)")
+    print(f"finish: {partial} of the {reasons['length']} that were cut have a partial value")
+    print(f"finish: {sampled} tokens sampled, {forced} forced, {seconds:.0f} s")
+    for line in wrong:
+        print(f"    {line}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="mask,jump,finish")
+    parser.add_argument("--cases", type=Path)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--model", help="any model (default: the default model)")
+    parser.add_argument("--mode", default="exact", choices=["reference", "exact"])
+    parser.add_argument("--schemas", type=int, default=50)
+    parser.add_argument("--max-tokens", type=int, default=2048)
+    parser.add_argument("--seed", type=int, default=0, help="of the list of schemas")
+    given = parser.parse_args()
+    sections = given.only.split(",")
+    if {"mask", "jump"} & set(sections):
+        bench = Bench(given.model, given.mode)
+        if "mask" in sections:
+            mask_cost(bench, given.repeats)
+        if "jump" in sections:
+            jumps_saved(bench)
+    if "finish" in sections:
+        if given.cases is None:
+            parser.error("finish needs --cases")
+        finishes(given.model, given.mode, given.cases, given.schemas, given.seed, given.max_tokens)
+
+
+if __name__ == "__main__":
+    main()
