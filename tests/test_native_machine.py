@@ -21,9 +21,10 @@ from plait.constrained.charset import ALL
 from plait.constrained.interface import ConstraintError, Unfinished
 from plait.constrained.lexicon import Lexicon
 from plait.constrained.masks import MaskCache
-from plait.constrained.pushdown.machine import Limits, Machine
+from plait.constrained.pushdown.machine import Machine
 from plait.constrained.pushdown.native_machine import NativeMachine, available
 from plait.constrained.pushdown.rules import Lexeme, Production, Rules
+from plait.constrained.pushdown.stacks import Limits
 from plait.constrained.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.skipif(not available(), reason="there is no native library")

@@ -23,8 +23,9 @@ from pushdown_kit import (
 
 from plait.constrained.interface import ConstraintError, Unfinished
 from plait.constrained.lexicon import Lexicon
-from plait.constrained.pushdown.machine import Limits, Machine
+from plait.constrained.pushdown.machine import Machine
 from plait.constrained.pushdown.rules import Lexeme, Rules
+from plait.constrained.pushdown.stacks import Limits
 
 every = pytest.mark.parametrize("kind", MACHINES)
 VOCABULARY = mixed_vocabulary()

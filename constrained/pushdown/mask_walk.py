@@ -57,7 +57,7 @@ class MaskWalk:
             mask = machine.lexemes.mask(state)
             if len(mask.exits) or len(mask.closes):
                 after = machine.behind(rests)
-                marked = after in machine.marked
+                marked = after in machine.stacks.marked
                 for nodes in (mask.exits, mask.closes):
                     self._fronts.append(_front(nodes, after, marked))
                 if marked:
@@ -83,7 +83,7 @@ class MaskWalk:
         nodes = child[np.repeat(first[front.nodes] - (ends - counts), counts) + np.arange(ends[-1])]
         pairs, which = np.unique(np.repeat(front.configs, counts) << 8 | trie.byte[nodes], return_inverse=True)
         after = np.array([machine.cell(pair >> 8, pair & 255) for pair in pairs.tolist()], np.int64)
-        marked = np.array([config in machine.marked for config in after.tolist()], np.bool_)
+        marked = np.array([config in machine.stacks.marked for config in after.tolist()], np.bool_)
         after, marked = after[which], marked[which]
         alive = after >= 0
         nodes, met = nodes[alive], (np.repeat(front.met, counts) | marked)[alive]
@@ -101,7 +101,7 @@ class MaskWalk:
             for value in children if few is None else few:
                 child = children.get(value)
                 if child is not None and (after := machine.cell(config, value)) >= 0:
-                    reached.append((child, after, met or after in machine.marked))
+                    reached.append((child, after, met or after in machine.stacks.marked))
         machine.check_deadline()
         self._reached.append(np.array([node for node, _, _ in reached], np.int32))
         self._doubtful.append(np.array([node for node, _, met in reached if met], np.int32))

@@ -15,8 +15,9 @@ from ..interface import ConstraintError, Unfinished
 from ..masks import Mask
 from ..vocabulary import Vocabulary
 from .json_text import last_value
-from .machine import DEAD, Machine
+from .machine import Machine
 from .native_machine import NativeMachine
+from .stacks import DEAD
 
 #: the config after an EOS token
 _ENDED = -2

@@ -29,8 +29,8 @@ from ..interface import ConstraintError, Unfinished
 from ..masks import Mask, MaskCache
 from ..vocabulary import Vocabulary
 from .lexemes import LexemeTable
-from .machine import DEAD, Limits
 from .rules import Lexeme, Rules
+from .stacks import DEAD, Limits
 
 _NEED, _LIMIT, _AGAIN = -2, -3, -4
 _PRODUCTIONS, _ROW, _KEY = 0, 1, 2

@@ -16,8 +16,9 @@ import heapq
 from collections.abc import Iterable
 
 from .lexemes import LexemeTable
-from .machine import DEAD, Machine
+from .machine import Machine
 from .rules import Lexeme, Rules
+from .stacks import DEAD
 
 _LITERAL, _LEXEME, _JOIN = 0, 1, 3
 FAR = 1 << 40
@@ -39,7 +40,7 @@ class Nearest:
             return FAR
         known = self._configs.get(config)
         if known is None:
-            known = self._configs[config] = min(self._stack(node) for node in self.machine._configs[config])
+            known = self._configs[config] = min(self._stack(node) for node in self.machine.stacks.configs[config])
         return known
 
     def next_byte(self, config: int) -> tuple[bytes, int]:
@@ -68,8 +69,8 @@ class Nearest:
         asked = node
         while todo:
             node = todo[-1]
-            item = machine._item[node]
-            below = machine._joined[item >> 2] if item & 3 == _JOIN else (machine._rest[node],)
+            item = machine.stacks.item[node]
+            below = machine.stacks.joined[item >> 2] if item & 3 == _JOIN else (machine.stacks.rest[node],)
             missing = [rest for rest in below if rest not in known]
             if missing:
                 todo += missing
@@ -83,7 +84,7 @@ class Nearest:
     def _item(self, item: int) -> int:
         value, kind = item >> 2, item & 3
         if kind == _LITERAL:
-            return self.machine._literal_last.index(1, value) - value + 1
+            return self.machine.stacks.literal_last.index(1, value) - value + 1
         if kind == _LEXEME:
             return self._lexemes.of_state(value)
         return self._rules.of(value)
