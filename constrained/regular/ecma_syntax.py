@@ -135,6 +135,6 @@ class _Ecma(Parser):
             return ord(letter) & 31
         if char == "0" and not text[self.at : self.at + 1].isdigit():
             return 0
-        if char.isalnum():
+        if char.isascii() and char.isalnum():
             raise self.refuse(f"the escape \\{char}, which ECMA-262 does not know", at, "write the character itself")
         return ord(char)

@@ -19,7 +19,7 @@ class _Search:
     def __init__(self, start: State) -> None:
         self.start = start
         self.seen: set[State] = {start}
-        self.path: list[tuple[State, Iterator[Language]]] = []
+        self.path: list[tuple[State, list[Language], Iterator[Language]]] = []
         self.pending: State | None = start
 
 
@@ -37,7 +37,7 @@ class Searches:
         if search is None:
             search = self._open[start] = _Search(start)
         if self._run(search):
-            for state, _ in search.path:
+            for state, _, _ in search.path:
                 state.live = True
         else:
             for state in search.seen:
@@ -51,9 +51,9 @@ class Searches:
             if pending is not None:
                 # raw() may stop at the deadline: the search then stands as it was
                 targets = sorted((target for _, target in pending.raw()), key=_shortest)
-                path.append((pending, iter(targets)))
+                path.append((pending, targets, iter(targets)))
                 search.pending = None
-            for target in path[-1][1]:
+            for target in path[-1][2]:
                 if not isinstance(target, State) or target.live:
                     return True
                 if target.live is None and target not in seen:
@@ -61,7 +61,9 @@ class Searches:
                     search.pending = target
                     break
             else:
-                path.pop()
+                state, targets, _ = path.pop()
+                if all(isinstance(target, State) and target.live is False for target in targets):
+                    state.live = False
                 if not path:
                     return False
             if len(seen) > self._limit:

@@ -177,12 +177,15 @@ class Factory:
         if len(groups) == len(options):
             return options
         found: list[Node] = []
-        for first, group in groups.items():
+        for group in groups.values():
             if len(group) == 1:
                 found.append(group[0])
             else:
-                tails = [self.seq(o.parts[1:]) if type(o) is Seq and o is not first else self.NOTHING for o in group]
-                found.append(self.seq([first, self.alt(tails)]))
+                rows = [one.parts if type(one) is Seq else (one,) for one in group]
+                same = 1
+                while all(len(row) > same and row[same] is rows[0][same] for row in rows):
+                    same += 1
+                found.append(self.seq([*rows[0][:same], self.alt([self.seq(row[same:]) for row in rows])]))
         return found
 
     def repeat_node(self, body: Node, low: int, high: int | None) -> Node:

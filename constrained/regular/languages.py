@@ -22,7 +22,7 @@ from . import ecma_syntax, python_syntax
 from .alphabet import CharSet
 from .emptiness import Searches
 from .language import Language
-from .nodes import Alt, Embedded, Node, Pair, Repeat, Words
+from .nodes import Alt, Chars, Embedded, Node, Pair, Repeat, Words
 from .states import Both, Classes, Not, State, Union
 from .terms import Arena, Term
 
@@ -55,7 +55,7 @@ class Languages(Arena):
         self.EMPTY = Union(self, ())
         self.EPSILON = self.state([self.END])
         self.ANY = self.state([self.REST])
-        self._not_empty_text = self.state([self.MORE])
+        self._nots = {self.EMPTY: self.ANY, self.ANY: self.EMPTY}
 
     # ------------------------------------------------------------ constructors
 
@@ -87,7 +87,7 @@ class Languages(Arena):
         words = min((w for w in map(self._words_of, parts) if w is not None), key=len, default=None)
         if words is not None and len(words) <= FILTERED:
             return self.literals([word for word in words if all(part.matches(word) for part in parts)])
-        return self._checked(self.all_of(list(parts)))
+        return self._checked(self.all_of(self._restricted(list(parts))))
 
     def complement(self, language: Language) -> Language:
         """Every string over the universe that ``language`` does not hold."""
@@ -299,6 +299,32 @@ class Languages(Arena):
             found = self._boths[same] = Both(self, kept)
         return found
 
+    def _restricted(self, parts: list[Language]) -> list[Language]:
+        """Repeats of one set of characters taken into the sets of the plain parts; a length window is left of them."""
+        if not any(isinstance(part, Union) and all(term.plain for term in part.terms) for part in parts):
+            return parts
+        chars = self.alphabet.all
+        kept: list[Language] = []
+        for part in parts:
+            run = self._run(part)
+            if run is not None and type(run.body) is Chars:
+                chars = self.alphabet.meet(chars, run.body.set)
+                part = self.state([self.cons(self.repeat_node(self.any_char, run.low, run.high), self.END)])
+            kept.append(part)
+        if chars is self.alphabet.all:
+            return parts
+        whole = self.state([self.cons(self.repeat_node(self.chars_node(chars), 0, None), self.END)])
+        held = False
+        for number, part in enumerate(kept):
+            if isinstance(part, Union) and not self.window(part) and all(term.plain for term in part.terms):
+                kept[number] = self.of(self.node_of(part).restricted(chars, self))
+                held = True
+        return kept if held else [*kept, whole]
+
+    def at_least(self, length: int) -> Language:
+        """Every string of ``length`` code points or more."""
+        return self.state([self.cons(self.repeat_node(self.any_char, length, None), self.END)])
+
     def window(self, language: Language) -> tuple[int, int | None] | None:
         """(low, high) if it holds exactly the strings of these lengths."""
         if not isinstance(language, Union) or len(language.terms) != 1:
@@ -337,6 +363,7 @@ class Languages(Arena):
         found = self._nots.get(language)
         if found is None:
             found = self._nots[language] = self._negated(language)
+            self._nots.setdefault(found, language)
             self._held += 350
         return found
 

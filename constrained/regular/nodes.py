@@ -32,7 +32,7 @@ START = 1
 class Node:
     """Base class, and the node that matches nothing when used as ``Arena.FAIL``."""
 
-    __slots__ = ("front", "longest", "nullable", "plain", "pure", "shortest")
+    __slots__ = ("_stretch", "front", "longest", "nullable", "plain", "pure", "shortest")
 
     #: bounds of the number of code points (longest None: no bound)
     shortest: int
@@ -62,6 +62,7 @@ class Node:
         self.plain = plain
         self.pure = pure
         self.front = front
+        self._stretch = -1
 
     def pairs(self, rest: Term, kind: int, arena: Arena) -> list[Pair]:
         return []
@@ -73,9 +74,18 @@ class Node:
         """See :meth:`.language.Language.capped`; also a superset of this node's language."""
         return self
 
+    def restricted(self, chars: CharSet, arena: Arena) -> Node:
+        """A plain node with each code point out of ``chars``."""
+        return self
+
     @property
     def stretch(self) -> int:
         """Upper bound of the shortest completion of this node from any place inside it."""
+        if self._stretch < 0:
+            self._stretch = self._measure()
+        return self._stretch
+
+    def _measure(self) -> int:
         return max(self.shortest - 1, 0)
 
 
@@ -90,6 +100,9 @@ class Chars(Node):
 
     def pairs(self, rest: Term, kind: int, arena: Arena) -> list[Pair]:
         return arena.after(self.set, rest) if rest.front else [(self.set, rest)]
+
+    def restricted(self, chars: CharSet, arena: Arena) -> Node:
+        return arena.chars_node(arena.alphabet.meet(self.set, chars))
 
 
 class Words(Node):
@@ -121,8 +134,16 @@ class Words(Node):
                 found.append((chars, target))
         return found
 
-    @property
-    def stretch(self) -> int:
+    def restricted(self, chars: CharSet, arena: Arena) -> Node:
+        inside = {
+            char
+            for word in self.words
+            for char in word
+            if arena.alphabet.meet(arena.alphabet.one(ord(char)), chars).ranges
+        }
+        return arena.words_node([word for word in self.words if inside.issuperset(word)])
+
+    def _measure(self) -> int:
         return max(len(word) for word in self.words) - 1
 
 
@@ -202,8 +223,10 @@ class Seq(Node):
             length -= part.shortest
         return arena.seq(parts)
 
-    @property
-    def stretch(self) -> int:
+    def restricted(self, chars: CharSet, arena: Arena) -> Node:
+        return arena.seq([part.restricted(chars, arena) for part in self.parts])
+
+    def _measure(self) -> int:
         longest = after = 0
         for part in reversed(self.parts):
             longest = max(longest, part.stretch + after)
@@ -251,8 +274,10 @@ class Alt(Node):
     def capped(self, length: int, arena: Arena) -> Node:
         return arena.alt([option.capped(length, arena) for option in self.options])
 
-    @property
-    def stretch(self) -> int:
+    def restricted(self, chars: CharSet, arena: Arena) -> Node:
+        return arena.alt([option.restricted(chars, arena) for option in self.options])
+
+    def _measure(self) -> int:
         return max(option.stretch for option in self.options)
 
 
@@ -295,8 +320,10 @@ class Repeat(Node):
             high = None
         return arena.repeat_node(self.body.capped(length, arena), min(low, rounds + 1), high)
 
-    @property
-    def stretch(self) -> int:
+    def restricted(self, chars: CharSet, arena: Arena) -> Node:
+        return arena.repeat_node(self.body.restricted(chars, arena), self.low, self.high)
+
+    def _measure(self) -> int:
         return self.body.stretch + max(self.low - 1, 0) * self.body.shortest
 
 

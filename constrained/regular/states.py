@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..interface import ConstraintError
 from .alphabet import CharSet
 from .language import Edges, Language
 from .terms import Term
@@ -46,7 +47,12 @@ class State(Language):
         found = self._raw
         if found is None:
             self.owner.tick()
-            found = self._raw = self.expand()
+            try:
+                found = self._raw = self.expand()
+            except RecursionError:
+                raise ConstraintError(
+                    "a regular language is nested too deeply; use fewer lookaheads and groups inside groups"
+                ) from None
             self.owner.grown(len(found))
         return found
 
@@ -161,16 +167,23 @@ class Both(State):
         return tuple([(owner.alphabet.join(cells), target) for target, cells in found.items()])
 
     def cap(self, length: int) -> Language:
-        """A length window that is far off is dropped. Else the position itself: with counters cut, an edge might
-        show that is a dead end in truth (the bounds of the parts contradict each other far away)."""
+        """A pattern within a length window that is far off: what the window cannot show yet is dropped. Else the
+        position itself: with counters cut, an edge might show that is a dead end in truth (where the bounds of the
+        parts contradict each other far away)."""
+        owner = self.owner
         if len(self.parts) == 2:
             for window, other in (self.parts, self.parts[::-1]):
-                bounds = self.owner.window(window)
+                bounds = owner.window(window)
                 if bounds and isinstance(other, Union) and all(term.plain for term in other.terms):
                     low, high = bounds
-                    stretch = max(self.owner.stretch(term) for term in other.terms)
-                    if low == 0 and high is not None and high >= length + stretch:
-                        return other.capped(length)
+                    # whatever was read, the pattern can still end in time ...
+                    if high is not None and high < length + max(owner.stretch(term) for term in other.terms):
+                        continue
+                    # ... and go on for as long as it must
+                    if low and not all(owner.stretches(term) for term in other.terms):
+                        continue
+                    capped = other.capped(length)
+                    return owner.meet(capped, owner.at_least(min(low, length + 1))) if low else capped
         return self
 
 

@@ -324,6 +324,15 @@ class Arena(Factory, ABC):
             term = term.rest
         return longest
 
+    def stretches(self, term: Term) -> bool:
+        """Whether ``term`` has a member of every length from its shortest on, wherever in it one stands."""
+        while term.rest is not self.END:
+            if term is self.END:
+                return False
+            term = term.rest
+        node = term.node
+        return type(node) is Repeat and node.high is None and node.body.shortest == 1 and node.body.longest == 1
+
     # ------------------------------------------------------------ what Languages adds
 
     EMPTY: Language
