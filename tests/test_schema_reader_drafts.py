@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft4Validator, Draft6Validator, Draft201909Validator
+from jsonschema import Draft3Validator, Draft4Validator, Draft6Validator, Draft201909Validator
 from node_validator import valid
 from referencing import Registry
 from referencing.jsonschema import specification_with
@@ -92,3 +92,51 @@ def test_the_suites_schemas_in_other_drafts(uri: str) -> None:
                 wrong.append((suite, schema, instance, wanted))
     assert wrong == []
     assert judged > 1_000
+
+
+THREE: list[dict[str, Any]] = [
+    {"properties": {"a": {"required": True, "type": "string"}, "b": {"required": False}}},
+    {"type": ["string", {"properties": {"a": {"type": "integer"}}}]},
+    {"type": [{"enum": [1]}, {"type": "null"}]},
+    {"type": ["any", "string"]},
+    {"type": "any"},
+    {"disallow": "string"},
+    {"disallow": ["integer", {"properties": {"a": {"disallow": "string"}}}]},
+    {"disallow": "any"},
+    {"divisibleBy": 0.5},
+    {"extends": {"maxLength": 1}},
+    {"extends": [{"maxLength": 1}, {"minimum": 1, "exclusiveMinimum": True}]},
+    {"dependencies": {"a": "b", "b": ["c"], "c": {"properties": {"d": {"required": True}}}}},
+    {"items": [{"type": "string"}], "additionalItems": False},
+    {"multipleOf": 100, "minProperties": 9, "allOf": [{"type": "null"}], "const": 7},
+    {"$ref": "#/properties/x", "properties": {"x": {"type": "string"}}, "divisibleBy": 7},
+]
+
+
+@pytest.mark.parametrize("schema", THREE, ids=[str(one)[:50] for one in THREE])
+def test_draft_3(schema: dict[str, Any]) -> None:
+    schema = {"$schema": "http://json-schema.org/draft-03/schema#", **schema}
+    judge = Draft3Validator(schema)
+    root = read(schema)
+    instances: list[Any] = [
+        None,
+        True,
+        0,
+        1,
+        2,
+        0.5,
+        0.3,
+        "",
+        "a",
+        "ab",
+        [],
+        ["a"],
+        ["a", 1],
+        [1],
+        {},
+        {"a": "s"},
+        {"a": 1},
+    ]
+    instances += [{"a": 1, "b": 2}, {"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 2, "c": 3, "d": 4}, {"b": 1, "c": 1}]
+    for instance in instances:
+        assert valid(root, instance) == judge.is_valid(instance), instance

@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-D4, D6, D7, D2019, D2020 = range(5)
-DRAFT_NAMES = ("4", "6", "7", "2019-09", "2020-12")
+D3, D4, D6, D7, D2019, D2020 = range(6)
+DRAFT_NAMES = ("3", "4", "6", "7", "2019-09", "2020-12")
 
 #: groups of keywords that a metaschema's $vocabulary switches; "core" is always on
 VOCABULARIES = frozenset({"applicator", "unevaluated", "validation", "format", "format-assertion"})
@@ -28,7 +28,7 @@ class Dialect(NamedTuple):
 
     @property
     def identifier(self) -> str:
-        return "id" if self.draft == D4 else "$id"
+        return "id" if self.draft <= D4 else "$id"
 
 
 def plain(draft: int) -> Dialect:
@@ -36,9 +36,11 @@ def plain(draft: int) -> Dialect:
     return _PLAIN[draft]
 
 
-_PLAIN = tuple(Dialect(draft, frozenset({"applicator", "unevaluated", "validation", "format"})) for draft in range(5))
+_PLAIN = tuple(Dialect(draft, frozenset({"applicator", "unevaluated", "validation", "format"})) for draft in range(6))
 
 _DRAFT_URIS = {
+    "json-schema.org/draft-03/schema": D3,
+    "json-schema.org/draft-03/hyper-schema": D3,
     "json-schema.org/draft-04/schema": D4,
     "json-schema.org/draft-04/hyper-schema": D4,
     "json-schema.org/draft-05/schema": D4,  # draft 5 changed no keyword; its metaschema is draft 4's
@@ -76,7 +78,7 @@ def vocabulary(uri: str) -> tuple[int, str] | None:
 @cache
 def bundled() -> dict[str, str]:
     """URI (without fragment) -> name of the file in ``metaschemas/`` that holds the document."""
-    made = {f"http://json-schema.org/draft-0{n}/schema": f"draft{n}.json" for n in (4, 6, 7)}
+    made = {f"http://json-schema.org/draft-0{n}/schema": f"draft{n}.json" for n in (3, 4, 6, 7)}
     parts = {
         "2019-09": ("applicator", "content", "core", "format", "meta-data", "validation"),
         "2020-12": (

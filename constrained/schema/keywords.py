@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .drafts import D6, D7, D2019, D2020, Dialect
+from .drafts import D4, D6, D7, D2019, D2020, Dialect
 from .errors import SchemaError
 from .formats import asserted
 from .node import TYPES, Node
@@ -138,28 +138,31 @@ _ALONE = {name: frozenset((name,)) for name in TYPES}
 _ALONE["integer"] = _ALONE["number"]
 
 
-@keyword("type", "validation")
+@keyword("type", "validation", since=D4)
 def _type(node: Node, value: Any, at: Resource) -> None:
     if isinstance(value, str) and value in _ALONE and not at.registry.options.openapi:
         node.types = _ALONE[value]
         node.integer = value == "integer"
         return
+    node.types, node.integer = types_of(node, "type", value)
+    if at.registry.options.openapi and node.source[0].get("nullable") is True:
+        node.types |= {"null"}
+
+
+def types_of(node: Node, keyword: str, value: Any) -> tuple[frozenset[str], bool]:
+    """The types, and whether numbers are to be whole."""
     listed = [value] if isinstance(value, str) else value
     if type(listed) is not list or not listed:
-        raise wrong(node, "type", f"is the name of a type or a list of them, not {shown(value)}")
+        raise wrong(node, keyword, f"is the name of a type or a list of them, not {shown(value)}")
     types: set[str] = set()
     for name in listed:
         if name == "integer":
             continue
         if name not in TYPES:
-            raise wrong(node, "type", _unknown_type(name))
+            raise wrong(node, keyword, _unknown_type(name))
         types.add(name)
-    if "integer" in listed and "number" not in types:
-        types.add("number")
-        node.integer = True
-    node.types = frozenset(types)
-    if at.registry.options.openapi and node.source[0].get("nullable") is True:
-        node.types |= {"null"}
+    whole = "integer" in listed and "number" not in types
+    return frozenset(types | {"number"} if whole else types), whole
 
 
 def _unknown_type(name: Any) -> str:
@@ -241,7 +244,7 @@ def _exclusive_maximum(node: Node, value: Any, at: Resource) -> None:
         raise wrong(node, "exclusiveMaximum", "true says nothing without maximum; write the bound itself, as a number")
 
 
-@keyword("multipleOf", "validation")
+@keyword("multipleOf", "validation", since=D4)
 def _multiple_of(node: Node, value: Any, at: Resource) -> None:
     node.multiple_of = number(node, "multipleOf", value)
     if node.multiple_of <= 0:
@@ -339,7 +342,7 @@ def _unevaluated_items(node: Node, value: Any, at: Resource) -> None:
 # ---------------------------------------------------------------- objects
 
 
-@keyword("properties", "applicator")
+@keyword("properties", "applicator", since=D4)
 def _properties(node: Node, value: Any, at: Resource) -> None:
     node.properties = by_name(node, "properties", value, at)
 
@@ -363,7 +366,7 @@ def _property_names(node: Node, value: Any, at: Resource) -> None:
     node.property_names = one(node, "propertyNames", value, at)
 
 
-@keyword("required", "validation")
+@keyword("required", "validation", since=D4)
 def _required(node: Node, value: Any, at: Resource) -> None:
     if isinstance(value, bool):
         raise wrong(
@@ -374,12 +377,12 @@ def _required(node: Node, value: Any, at: Resource) -> None:
     node.required = names(node, "required", value)
 
 
-@keyword("minProperties", "validation")
+@keyword("minProperties", "validation", since=D4)
 def _min_properties(node: Node, value: Any, at: Resource) -> None:
     node.min_properties = count(node, "minProperties", value)
 
 
-@keyword("maxProperties", "validation")
+@keyword("maxProperties", "validation", since=D4)
 def _max_properties(node: Node, value: Any, at: Resource) -> None:
     node.max_properties = count(node, "maxProperties", value)
 
@@ -425,22 +428,22 @@ def _unevaluated_properties(node: Node, value: Any, at: Resource) -> None:
 # ---------------------------------------------------------------- in place
 
 
-@keyword("allOf", "applicator")
+@keyword("allOf", "applicator", since=D4)
 def _all_of(node: Node, value: Any, at: Resource) -> None:
     node.all_of = many(node, "allOf", value, at)
 
 
-@keyword("anyOf", "applicator")
+@keyword("anyOf", "applicator", since=D4)
 def _any_of(node: Node, value: Any, at: Resource) -> None:
     node.any_of = many(node, "anyOf", value, at)
 
 
-@keyword("oneOf", "applicator")
+@keyword("oneOf", "applicator", since=D4)
 def _one_of(node: Node, value: Any, at: Resource) -> None:
     node.one_of = many(node, "oneOf", value, at)
 
 
-@keyword("not", "applicator")
+@keyword("not", "applicator", since=D4)
 def _not(node: Node, value: Any, at: Resource) -> None:
     node.not_ = one(node, "not", value, at)
 

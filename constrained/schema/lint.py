@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from .drafts import D7, DRAFT_NAMES
+from .drafts import D3, D7, DRAFT_NAMES
 from .errors import Problem
 from .formats import asserted
 from .keywords import KEYWORDS, handlers
@@ -51,7 +51,7 @@ _NEEDS = {"then": "if", "else": "if", "minContains": "contains", "maxContains": 
 
 @cache
 def _since() -> dict[str, int]:
-    return {one.name: one.since for one in KEYWORDS}
+    return {one.name: one.since for one in KEYWORDS if one.until > D3}
 
 
 def notes_on(node: Node, raw: dict[Any, Any], at: Resource) -> Iterator[Problem]:

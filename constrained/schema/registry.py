@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from ..interface import ConstraintError
+from . import draft3 as _draft3  # noqa: F401 (its keywords register themselves)
 from . import drafts
 from .drafts import Dialect
 from .errors import Problem, SchemaError
