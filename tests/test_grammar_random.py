@@ -1,0 +1,74 @@
+"""Random small grammars, full of left recursion, empty rules and ambiguity, against brute force on all short texts."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from grammar_kit import accepts, of_grammar, of_tree, random_grammar, short_texts, shown, stacks, texts_of
+
+from plait.constrained.interface import ConstraintError
+
+LONGEST = 5
+
+
+def check(seed: int) -> None:
+    grammar = random_grammar(random.Random(seed))
+    expected = texts_of(grammar, "S", LONGEST)
+    said = "; ".join(f"{name} ::= {shown(rule)}" for name, rule in grammar.rules.items())
+    try:
+        made = of_tree(grammar, "S")
+    except ConstraintError as error:
+        assert "produces no text" in str(error), (seed, said)
+        assert not expected, (seed, said)
+        return
+    found = short_texts(made, LONGEST)
+    assert found == expected, (seed, said, sorted(found ^ expected, key=len)[:5])
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_random_grammars(block: int) -> None:
+    for seed in range(block * 20, block * 20 + 20):
+        check(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(20))
+def test_many_random_grammars(block: int) -> None:
+    for seed in range(1000 + block * 100, 1000 + block * 100 + 100):
+        check(seed)
+
+
+@pytest.mark.parametrize(
+    ("rule", "valid", "invalid", "most"),
+    [
+        ('root ::= root root root | root root | "a" | ""', ["", "a" * 200], ["b"], 4),
+        ('root ::= root root root | "a"', ["a" * 201], ["", "aa"], 4),
+        ('root ::= root root | root "+" root | "(" root ")" | "a"', ["a+a(a)" * 60], ["a+", "(a"], 6),
+        (
+            'root ::= root [-+] root | "-" root | root "!" | "(" root ")" | [0-9]+',
+            ["1+-2-(3!-4)" + "+1" * 99],
+            ["1+"],
+            6,
+        ),
+        ('root ::= a\na ::= b "x" | "1"\nb ::= a "y" | "2"', ["1" + "yx" * 99, "2x"], ["1x", "2"], 4),
+        ('root ::= a\na ::= n a "x" | "1"\nn ::= "" | "n"', ["1" + "x" * 99, "nnn1xxx"], ["n1", "x"], 8),
+        ('root ::= a\na ::= b b | "1"\nb ::= a a | a "y" | "2"', ["22", "2" * 20], ["222"], 40),
+        ('root ::= a root b | a\na ::= "x" | "x" a\nb ::= "x" | b "x"', ["x" * 60], ["", "y"], 12),
+        ('root ::= "a" root "a" | "b" root "b" | ""', ["ab" * 50 + "ba" * 50], ["ab"], 6),
+        ('root ::= "i" root | "i" root "e" root | "s"', ["i" * 60 + "s" + "es" * 30], ["e", "i"], 8),
+        (
+            'root ::= "[" root "]" x | "[" root "]" y | "1"\nx ::= "x"\ny ::= "y"',
+            ["[" * 60 + "1" + "]x]y" * 30],
+            ["[1]"],
+            6,
+        ),
+    ],
+)
+def test_ambiguity_does_not_grow(rule: str, valid: list[str], invalid: list[str], most: int) -> None:
+    made = of_grammar(rule)
+    for text in valid:
+        assert accepts(made, text), text
+    for text in invalid:
+        assert not accepts(made, text), text
+    assert stacks(made) <= most
