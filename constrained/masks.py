@@ -19,6 +19,13 @@ class MaskCache:
         self.nbytes = 0
         self._kept: OrderedDict[Hashable, Mask] = OrderedDict()
 
+    def find(self, key: Hashable) -> Mask | None:
+        """The mask under ``key`` if it is here."""
+        found = self._kept.get(key)
+        if found is not None:
+            self._kept.move_to_end(key)
+        return found
+
     def get(self, key: Hashable, fill: Callable[[], Mask]) -> Mask:
         """The read-only mask under ``key``, made by ``fill`` if it is not here."""
         found = self._kept.get(key)

@@ -62,6 +62,7 @@ class _Shared:
         self.trie = trie  # its arrays are read by native code as long as this lives
         self.needs = (ctypes.c_int32 * (2 + 2 * _MOST_NEEDS))()
         self.scratch = np.empty(trie.words, np.uint32)
+        self._buffer = ctypes.create_string_buffer(4096)
         self.scratch_address = self.scratch.ctypes.data
         self._rows = _Rows()
         self.generation = -1
@@ -89,6 +90,12 @@ class _Shared:
         self._rows.rows, self._rows.accept = lexemes.rows.ctypes.data, lexemes.accept.ctypes.data
         self._rows.keys, self._rows.states = keys.ctypes.data, len(keys)
         self.generation = lexemes.generation
+
+    def buffer(self, size: int) -> ctypes.Array[ctypes.c_char]:
+        """At least ``size`` bytes to write into, till the next call."""
+        if len(self._buffer) < size:
+            self._buffer = ctypes.create_string_buffer(size)
+        return self._buffer
 
     @property
     def nbytes(self) -> int:
@@ -141,13 +148,15 @@ class NativeMachine:
         weakref.finalize(self, library.plait_machine_free, self._handle).atexit = False
         self._start_nonterminal = start
         self._start: int | None = None
-        self._serial = next(_serials)  # configurations are numbered as they are met: another machine's masks are no use
+        # configurations are numbered as they are met, so the masks of another machine of this key are no use
+        self._serial = next(_serials) << 32
         self._steps: dict[tuple[int, bytes], int] = {}
         self._numbers: dict[int, int] = {}
         self._flags: dict[int, int] = {}
         self._forced: dict[int, bytes] = {}
         self._doubtful: dict[int, NDArray[np.int32]] = {}
         self._dependents: set[int] = set()
+        self._markers: dict[int, tuple[int, ...]] = {}
         self._step = library.plait_machine_step
 
     # -- the surface -------------------------------------------------------------------------------------------------
@@ -190,7 +199,8 @@ class NativeMachine:
         number = self._numbers.get(config)
         if number is None:
             number = self._number(config)
-        return self.masks.get((self._serial, number), lambda: self._fill(config, number))
+        found = self.masks.find(number)
+        return found if found is not None else self.masks.get(number, lambda: self._fill(config, number))
 
     @property
     def configs(self) -> int:
@@ -210,9 +220,8 @@ class NativeMachine:
         """The bytes of the one-way chain that starts here, up to the first accepting one or ``limits.forced``."""
         found = self._forced.get(config)
         if found is None:
-            most = self.limits.forced
-            buffer = ctypes.create_string_buffer(most)
-            length = self._run(self._library.plait_machine_forced, config, buffer, most)
+            buffer = self._shared.buffer(self.limits.forced)
+            length = self._run(self._library.plait_machine_forced, config, buffer, self.limits.forced)
             found = self._forced[config] = ctypes.string_at(buffer, length)
         return found
 
@@ -220,7 +229,11 @@ class NativeMachine:
         """The dependent nonterminals on top of stacks of ``config``; () in all but a few constraints."""
         if not self._dependents or not self._flag(config) & 4:
             return ()
-        return tuple(dict.fromkeys(self._list(self._library.plait_machine_markers, config)))
+        found = self._markers.get(config)
+        if found is None:
+            found = tuple(dict.fromkeys(self._list(self._library.plait_machine_markers, config)))
+            self._markers[config] = found
+        return found
 
     def resolved(self, config: int, found: dict[int, int | None]) -> int:
         """``config`` with each of its :meth:`markers` replaced by the nonterminal ``found`` gives (None: its stacks are
@@ -245,7 +258,7 @@ class NativeMachine:
     def nbytes(self) -> int:
         """Memory held, without masks and lexeme rows (they are shared)."""
         native: int = self._library.plait_machine_nbytes(self._handle)
-        entries = len(self._steps) + len(self._numbers) + len(self._flags) + len(self._forced)
+        entries = sum(map(len, (self._steps, self._numbers, self._flags, self._forced, self._markers)))
         return native + 150 * entries + sum(ids.nbytes for ids in self._doubtful.values())
 
     # -- calls of native code --------------------------------------------------------------------------------------
@@ -257,10 +270,11 @@ class NativeMachine:
         return found
 
     def _number(self, config: int) -> int:
-        """Configurations with one number have one mask."""
+        """Configurations with one number have one mask. No other machine of the process gives the same number."""
         found = self._numbers.get(config)
         if found is None:
-            found = self._numbers[config] = self._run(self._library.plait_machine_mask_number, config)
+            number = self._run(self._library.plait_machine_mask_number, config)
+            found = self._numbers[config] = self._serial | number
         return found
 
     def _fill(self, config: int, number: int) -> Mask:
