@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import NoReturn
 
 from ..interface import ConstraintError
@@ -22,7 +23,7 @@ from .arrays import ArrayClause, Place
 from .clauses import ArrayAlgebra, Clauses, ObjectAlgebra
 from .errors import SchemaError
 from .formula import Formula, TooMany
-from .goals import Goal, Goals, Literal
+from .goals import Goal, Goals, Literal, plainly_satisfiable
 from .layout import Layout
 from .node import TYPES, Node
 from .objects import Key, ObjectClause, State, spelled
@@ -52,21 +53,25 @@ class Compiler:
         self.solver = Solver(languages, self._check)
         #: goals whose values are being listed, for uniqueItems
         self.listing: set[Goal] = set()
-        self._nulls: Formula[Constants] = Formula(self.goals, ConstantAlgebra("null", frozenset({None})))
-        self._booleans: Formula[Constants] = Formula(self.goals, ConstantAlgebra("boolean", frozenset({True, False})))
-        self._numbers: Formula[Language] = Formula(self.goals, NumberAlgebra(languages))
-        self._strings: Formula[Language] = Formula(self.goals, StringAlgebra(languages))
         self._arrays = ArrayAlgebra(self.goals)
         self._objects = ObjectAlgebra(self.goals, languages)
         self.conflicts = self._objects.conflicts
-        self._shapes: dict[str, Callable[[Goal], object]] = {
-            "null": lambda goal: self._scalar(self._nulls, goal),
-            "boolean": lambda goal: self._scalar(self._booleans, goal),
-            "number": lambda goal: self._scalar(self._numbers, goal),
-            "string": lambda goal: self._scalar(self._strings, goal),
-            "array": self._array_clauses,
-            "object": self._object_clauses,
-        }
+
+    @cached_property
+    def _nulls(self) -> Formula[Constants]:
+        return Formula(self.goals, ConstantAlgebra("null", frozenset({None})))
+
+    @cached_property
+    def _booleans(self) -> Formula[Constants]:
+        return Formula(self.goals, ConstantAlgebra("boolean", frozenset({True, False})))
+
+    @cached_property
+    def _numbers(self) -> Formula[Language]:
+        return Formula(self.goals, NumberAlgebra(self.languages))
+
+    @cached_property
+    def _strings(self) -> Formula[Language]:
+        return Formula(self.goals, StringAlgebra(self.languages))
 
     def start(self, root: Node) -> int:
         goal = self.goals.goal([self.goals.literal(root, ())])
@@ -106,9 +111,19 @@ class Compiler:
         """Constants, a Language, or the possible clauses. Falsy, or EMPTY, if no value of this type satisfies it."""
         found = goal.shapes.get(kind)
         if found is None:
-            found = self._shapes[kind](goal)
-            goal.shapes[kind] = found
+            found = goal.shapes[kind] = self._shape(goal, kind)
         return found
+
+    def _shape(self, goal: Goal, kind: str) -> object:
+        if kind == "object":
+            return [ObjectClause(self, clause) for clause in self._clauses(self._objects.formula, goal)]
+        if kind == "string":
+            return self._scalar(self._strings, goal)
+        if kind == "number":
+            return self._scalar(self._numbers, goal)
+        if kind == "array":
+            return [ArrayClause(self, clause) for clause in self._clauses(self._arrays.formula, goal)]
+        return self._scalar(self._nulls if kind == "null" else self._booleans, goal)
 
     def _scalar(self, formula: Formula, goal: Goal) -> object:  # type: ignore[type-arg]
         if len(goal.literals) == 1:
@@ -123,13 +138,9 @@ class Compiler:
         except TooMany as reason:
             raise SchemaError("", goal.literals[0].node.pointer, str(reason)) from None
 
-    def _object_clauses(self, goal: Goal) -> list[ObjectClause]:
-        return [ObjectClause(self, clause) for clause in self._clauses(self._objects.formula, goal)]
-
-    def _array_clauses(self, goal: Goal) -> list[ArrayClause]:
-        return [ArrayClause(self, clause) for clause in self._clauses(self._arrays.formula, goal)]
-
     def _check(self, goal: Goal) -> bool:
+        if len(goal.literals) == 1 and plainly_satisfiable(goal.literals[0]):
+            return True
         return any(self._inhabited(goal, kind) for kind in self.types(goal))
 
     def _inhabited(self, goal: Goal, kind: str) -> bool:

@@ -11,6 +11,7 @@ This keeps products of many if/then and oneOf small; whether what is left is pos
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from .goals import Goals, Literal
@@ -126,13 +127,13 @@ def _only_name(node: Node) -> str | None:
     return next(iter(node.properties))
 
 
-_BLANK = Node("")
-_BESIDE_VALUES = tuple((name, getattr(_BLANK, name)) for name in FIELDS - {"values", "resource", "source"})
+_BESIDE_VALUES = attrgetter(*sorted(FIELDS - {"values", "resource", "source"}))
+_BLANK = _BESIDE_VALUES(Node(""))
 
 
 def _only_values(node: Node) -> bool:
     """enum or const is the whole schema: every value listed satisfies it."""
-    return all(getattr(node, name) == blank for name, blank in _BESIDE_VALUES)
+    return bool(_BESIDE_VALUES(node) == _BLANK)
 
 
 def _kind(key: Hashable) -> str:

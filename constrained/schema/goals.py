@@ -12,6 +12,7 @@ but a ``$ref`` is the literal of its target.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any
 
 from .node import FIELDS, Node
@@ -118,14 +119,12 @@ class Goals:
         return Literal(node, scope, positive, len(self._literals))
 
 
-_BLANK = Node("")
-_BESIDE_REF = tuple(
-    (name, getattr(_BLANK, name)) for name in FIELDS - {"ref", "resource", "source", "contains_evaluates"}
-)
+_BESIDE_REF = attrgetter(*sorted(FIELDS - {"ref", "resource", "source", "contains_evaluates"}))
+_BLANK = _BESIDE_REF(Node(""))
 
 
 def _only_refers(node: Node) -> bool:
-    return all(getattr(node, name) == blank for name, blank in _BESIDE_REF)
+    return bool(_BESIDE_REF(node) == _BLANK)
 
 
 def applies_in_place(node: Node) -> bool:
@@ -139,4 +138,33 @@ def applies_in_place(node: Node) -> bool:
         or node.dynamic_ref is not None
         or bool(node.all_of)
         or bool(node.dependent_schemas)
+    )
+
+
+def plainly_satisfiable(literal: Literal) -> bool:
+    """Whether one look tells that some value satisfies it. Most schemas of properties are that simple."""
+    node = literal.node
+    if not literal.positive or node.always is not None or node.values is not None or applies_in_place(node):
+        return False
+    if node.unevaluated_properties is not None or node.unevaluated_items is not None:
+        return False
+    types = node.types
+    if types is None:
+        return True  # null
+    if "boolean" in types or "null" in types:
+        return True
+    if "string" in types and not (
+        node.pattern is not None or node.format is not None or node.min_length or node.max_length is not None
+    ):
+        return True
+    if "object" in types and not (node.required or node.min_properties):
+        return True
+    if "array" in types and not (node.min_items or node.contains is not None):
+        return True
+    return "number" in types and (
+        node.minimum is None
+        and node.maximum is None
+        and node.exclusive_minimum is None
+        and node.exclusive_maximum is None
+        and node.multiple_of is None
     )

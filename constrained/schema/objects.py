@@ -192,6 +192,18 @@ class ObjectClause:
     def _track(self) -> None:
         """Which names are told apart, which of them are ordered, and which are remembered."""
         declared = [name for names in self._declared for name in names]
+        if not (self.violations or self.dependent or self._absent or self._names or self._compiler.any_order):
+            # nothing but properties and required
+            self.lists = self._declared
+            self._place = place = {name: (at, n) for at, names in enumerate(self.lists) for n, name in enumerate(names)}
+            named = dict.fromkeys(declared)
+            for rule in self.rules:
+                named.update(dict.fromkeys(rule.named))
+            named.update(self.required)
+            self.tracked = list(named)
+            self.free = [] if len(named) == len(declared) else [name for name in named if name not in place]
+            self._memory = frozenset(self.free)
+            return
         tracked = dict.fromkeys(declared)
         tracked.update(self.required)
         tracked.update(dict.fromkeys(self._absent))
