@@ -182,10 +182,11 @@ class _Parser:
         for name, rule in self.names.rules.items():
             if _is_terminal(name):
                 graph[name] = {ref[1] for ref in references(rule) if isinstance(ref, tuple)}
-        for name, used in graph.items():
+        for terminal, used in graph.items():
             used.intersection_update(graph)
-            if name in used:
-                self.cursor.fail(f"terminal {name} refers to itself: make it a rule", self.names.defined[str(name)])
+            if terminal in used:
+                at = self.names.defined[str(terminal)]
+                self.cursor.fail(f"terminal {terminal} refers to itself: make it a rule", at)
         for loop in components(graph):
             if len(loop) > 1:
                 names = ", ".join(sorted(map(str, loop)))

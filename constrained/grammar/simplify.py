@@ -164,11 +164,12 @@ class _Simplifier:
 
     def _sequence(self, parts: list[Expression]) -> Expression:
         flat: list[Expression] = []
-        for part in parts:
-            flat.extend(part.parts if isinstance(part, Seq) else (part,))
+        for one in parts:
+            flat.extend(one.parts if isinstance(one, Seq) else (one,))
         found: list[Expression] = []
         run: list[Terminal] = []
-        for part in [*flat, None]:
+        ending: list[Expression | None] = [*flat, None]
+        for part in ending:
             if isinstance(part, Terminal) and self.size(*run, part) <= _PARTS:
                 if part.text != "":
                     run.append(part)

@@ -117,7 +117,7 @@ class Cursor:
     def string(self, quote: str) -> str:
         """A quoted string whose opening quote has been taken."""
         start = self.at - 1
-        found = []
+        found: list[str] = []
         while True:
             char = self.peek()
             if not char or char == "\n":

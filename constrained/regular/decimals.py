@@ -32,21 +32,21 @@ POWERS = tuple(10**i for i in range(WHOLE_DIGITS + PLACES + 2))
 class Plain(NamedTuple):
     """``stage``: start, zero (the integer part is 0), integer, fraction, zeros (only zeros may follow).
 
-    ``count`` digits of that stage were read. ``below`` / ``above``: how the integer digits so far compare with as
+    ``read`` digits of that stage were read. ``below`` / ``above``: how the integer digits so far compare with as
     many first digits of the bound (-1, 0, 1); in a fraction 0 means tied to the bound and 1 / -1 free of it.
     """
 
     stage: str
-    count: int = 0
+    read: int = 0
     residue: int = 0
     below: int = 0
     above: int = 0
 
 
 class Mantissa(NamedTuple):
-    """``count`` fraction digits were read (-1: nothing yet; ``point``: the point was), and how they compare."""
+    """``read`` fraction digits there are (-1: nothing yet; ``point``: the point was), and how they compare."""
 
-    count: int
+    read: int
     point: bool
     below: int
     above: int
@@ -70,7 +70,7 @@ class Position(Language):
         self.accepting = plain is not None and decimals.accepts(plain)
         self.shortest = 0 if self.accepting else 1
         longest = 0 if plain is None else decimals.longest(plain)
-        self.longest = longest if mantissa is None else max(longest, MANTISSA_PLACES + 7 - mantissa.count)
+        self.longest = longest if mantissa is None else max(longest, MANTISSA_PLACES + 7 - mantissa.read)
 
     def edges(self) -> Edges:
         edges = self._edges
@@ -143,7 +143,7 @@ class Decimals:
         if plain.stage == "fraction":
             return plain.below > 0 and plain.above < 0
         if plain.stage == "integer":
-            over = plain.count > len(self.lows) or (plain.count == len(self.lows) and plain.below > 0)
+            over = plain.read > len(self.lows) or (plain.read == len(self.lows) and plain.below > 0)
             return over and self.unbounded
         return plain.stage == "zeros" and self.places == PLACES
 
@@ -151,11 +151,11 @@ class Decimals:
 
     def _multiple(self, residue: int, first: int, last: int, step: int) -> bool:
         """Whether residue + o is a multiple of ``step`` for some o from first to last."""
-        return first <= last and (step == 1 or first + -(residue + first) % step <= last)
+        return first <= last and (step == 1 or first + (-residue - first) % step <= last)
 
     def _reaches(self, plain: Plain, more: int) -> bool:
         """Whether ``more`` further integer digits, and a fraction where there is room for one, can make it."""
-        count, total = plain.count, plain.count + more
+        count, total = plain.read, plain.read + more
         bare = self.whole or total > PLAIN_DIGITS
         power = POWERS[more] if bare else POWERS[more + self.places]
         first, last = 0, power - 1
@@ -194,14 +194,14 @@ class Decimals:
 
     def _live(self, plain: Plain) -> bool:
         if plain.stage == "integer":
-            shortest = max(len(self.lows) - plain.count, 0)
-            longest = min(WHOLE_DIGITS, len(self.highs)) - plain.count
+            shortest = max(len(self.lows) - plain.read, 0)
+            longest = min(WHOLE_DIGITS, len(self.highs)) - plain.read
             return any(self._reaches(plain, more) for more in range(shortest, longest + 1))
         if plain.stage == "zero":
             return self._reaches(plain, 0)
         if plain.stage == "zeros":
             return True
-        power = POWERS[self.places - plain.count]
+        power = POWERS[self.places - plain.read]
         first = self.low % power if plain.below == 0 else 0
         last = self.high % power if plain.above == 0 else power - 1
         return self._multiple(plain.residue * power % self.step, first, last, self.step)
@@ -210,34 +210,34 @@ class Decimals:
 
     def accepts(self, plain: Plain) -> bool:
         if plain.stage == "zeros":
-            return plain.count > 0
+            return plain.read > 0
         if plain.stage == "fraction":
-            power = POWERS[self.places - plain.count]
+            power = POWERS[self.places - plain.read]
             tied = plain.below == 0 and self.low % power
-            return plain.count > 0 and not tied and plain.residue * power % self.step == 0
+            return plain.read > 0 and not tied and plain.residue * power % self.step == 0
         if plain.stage == "start" or not self._ends(plain):
             return False
-        tied = plain.count == len(self.lows) and plain.below == 0 and self.low % self.scale
+        tied = plain.read == len(self.lows) and plain.below == 0 and self.low % self.scale
         return not tied and plain.residue * self.scale % self.step == 0
 
     def _ends(self, plain: Plain) -> bool:
         """Whether the integer part may end here, as far as its length and first digits go."""
-        if plain.count < len(self.lows) or (plain.count == len(self.lows) and plain.below < 0):
+        if plain.read < len(self.lows) or (plain.read == len(self.lows) and plain.below < 0):
             return False
-        return plain.count < len(self.highs) or (plain.count == len(self.highs) and plain.above <= 0)
+        return plain.read < len(self.highs) or (plain.read == len(self.highs) and plain.above <= 0)
 
     def longest(self, plain: Plain) -> int:
         if plain.stage in ("fraction", "zeros"):
-            return PLACES - plain.count
-        digits = min(WHOLE_DIGITS, len(self.highs)) - plain.count
-        return digits if self.whole else max(digits, min(digits, max(PLAIN_DIGITS - plain.count, 0)) + 1 + PLACES)
+            return PLACES - plain.read
+        digits = min(WHOLE_DIGITS, len(self.highs)) - plain.read
+        return digits if self.whole else max(digits, min(digits, max(PLAIN_DIGITS - plain.read, 0)) + 1 + PLACES)
 
     def moves(self, state: State) -> list[tuple[int, Language]]:
         """(code point, target) in ascending order."""
         plain, mantissa = state
         found: list[tuple[int, Language]] = []
         plain_point = self._point(plain) if plain is not None else None
-        mantissa_point = mantissa is not None and mantissa.count == 0 and not mantissa.point
+        mantissa_point = mantissa is not None and mantissa.read == 0 and not mantissa.point
         if plain_point is not None or mantissa_point:
             after = mantissa._replace(point=True) if mantissa is not None and mantissa_point else None
             found.append((46, self.position((plain_point, after))))
@@ -252,20 +252,20 @@ class Decimals:
         return found
 
     def _point(self, plain: Plain) -> Plain | None:
-        if self.whole or plain.stage not in ("zero", "integer") or plain.count > PLAIN_DIGITS or not self._ends(plain):
+        if self.whole or plain.stage not in ("zero", "integer") or plain.read > PLAIN_DIGITS or not self._ends(plain):
             return None
-        below = 0 if plain.count == len(self.lows) and plain.below == 0 else 1
-        above = 0 if plain.count == len(self.highs) and plain.above == 0 else -1
+        below = 0 if plain.read == len(self.lows) and plain.below == 0 else 1
+        above = 0 if plain.read == len(self.highs) and plain.above == 0 else -1
         return self._fraction(0, plain.residue, below, above)
 
     def _digit(self, plain: Plain, digit: int) -> Plain | None:
         """What follows one more digit; None if nothing does."""
         if plain.stage == "zeros":
-            return plain._replace(count=plain.count + 1) if digit == 0 and plain.count < PLACES else None
+            return plain._replace(read=plain.read + 1) if digit == 0 and plain.read < PLACES else None
         residue = (plain.residue * 10 + digit) % self.step if self.step > 1 else 0
         below, above = plain.below, plain.above
         if plain.stage == "fraction":
-            power = POWERS[self.places - plain.count - 1]
+            power = POWERS[self.places - plain.read - 1]
             if below == 0:
                 bound = self.low // power % 10
                 if digit < bound:
@@ -276,8 +276,8 @@ class Decimals:
                 if digit > bound:
                     return None
                 above = -int(digit < bound)
-            return self._fraction(plain.count + 1, residue, below, above)
-        at = plain.count
+            return self._fraction(plain.read + 1, residue, below, above)
+        at = plain.read
         if plain.stage == "zero" or at >= len(self.highs):
             return None
         if at >= len(self.lows):
@@ -323,21 +323,21 @@ class Decimals:
         self.least, self.most = (least, str(first)), (most, str(last))
 
     def _mantissa_digit(self, mantissa: Mantissa, digit: int) -> Mantissa | None:
-        if mantissa.count < 0:
+        if mantissa.read < 0:
             if digit == 0:
                 return None
-        elif not mantissa.point or mantissa.count == MANTISSA_PLACES:
+        elif not mantissa.point or mantissa.read == MANTISSA_PLACES:
             return None
-        at = mantissa.count + 1
+        at = mantissa.read + 1
         below = mantissa.below or _sign(digit - int(self.least[1][at]))
         above = mantissa.above or _sign(digit - int(self.most[1][at]))
         least, most = self.least[0] + (below < 0), self.most[0] - (above > 0)
         return Mantissa(at, mantissa.point, below, above) if least <= most else None
 
     def _exponents(self, mantissa: Mantissa) -> Language | None:
-        if mantissa.count < 0 or (mantissa.point and mantissa.count == 0):
+        if mantissa.read < 0 or (mantissa.point and mantissa.read == 0):
             return None
-        tied = mantissa.below == 0 and self.least[1][mantissa.count + 1 :].strip("0")
+        tied = mantissa.below == 0 and self.least[1][mantissa.read + 1 :].strip("0")
         least = self.least[0] + (mantissa.below < 0 or bool(tied))
         most = self.most[0] - (mantissa.above > 0)
         return self.exponents(least, most) if least <= most else None
