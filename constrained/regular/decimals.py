@@ -26,7 +26,7 @@ WHOLE_DIGITS, PLAIN_DIGITS, PLACES, MANTISSA_PLACES = 38, 18, 20, 17
 #: what scientific texts reach: the ends of the 64-bit floats
 LARGEST, SMALLEST = Fraction(17976931348623157 * 10**292), Fraction(5, 10**324)
 
-POWERS = tuple(10**i for i in range(WHOLE_DIGITS + PLACES + 2))
+POWERS: tuple[int, ...] = tuple(10**i for i in range(WHOLE_DIGITS + PLACES + 2))
 
 
 class Plain(NamedTuple):
