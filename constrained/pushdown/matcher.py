@@ -21,8 +21,8 @@ from .stacks import DEAD
 
 #: the config after an EOS token
 _ENDED = -2
-#: resolved values kept; past it all are dropped
-_RESOLVED = 10_000
+#: bytes of resolved values that are kept; past it all are dropped
+_VALUE_BYTES = 4 * 1024 * 1024
 #: dependent rules that may resolve to one another at one place
 _NESTED = 64
 #: bytes looked at first for the value closed last
@@ -42,11 +42,12 @@ class PushdownConstraint:
         self.nothing.flags.writeable = False
         self._resolved: dict[tuple[int, bytes], int | None] = {}
         self._settled: dict[tuple[int, bytes], int] = {}
+        self._value_bytes = 0
 
     @property
     def nbytes(self) -> int:
         """The machine's own memory; masks and lexeme rows belong to the vocabulary's :class:`..lexicon.Lexicon`."""
-        return self.machine.nbytes
+        return self.machine.nbytes + self._value_bytes
 
     def matcher(self) -> PushdownMatcher:
         return PushdownMatcher(self, _Move(self.start, b"", None))
@@ -55,9 +56,9 @@ class PushdownConstraint:
         """What stands in the place of a dependent nonterminal behind ``value``."""
         key = (nonterminal, value)
         if key not in self._resolved:
-            if len(self._resolved) >= _RESOLVED:
-                self._resolved.clear()
-            self._resolved[key] = self.machine.rules.resolve[nonterminal](value)
+            found = self.machine.rules.resolve[nonterminal](value)
+            self._keep(value)
+            self._resolved[key] = found
         return self._resolved[key]
 
     def settled(self, config: int, value: bytes) -> int:
@@ -72,10 +73,17 @@ class PushdownConstraint:
                 config = self.machine.resolved(config, found)
             else:
                 raise ConstraintError("a rule that depends on a value resolves to others like it without end")
-            if len(self._settled) >= _RESOLVED:
-                self._settled.clear()
+            self._keep(value)
             known = self._settled[key] = config
         return known
+
+    def _keep(self, value: bytes) -> None:
+        """Make room for one more."""
+        if self._value_bytes > _VALUE_BYTES:
+            self._value_bytes = 0
+            self._resolved.clear()
+            self._settled.clear()
+        self._value_bytes += len(value) + 200
 
 
 class _Move:
