@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from ..interface import ConstraintError
 
+#: characters of a pointer in a sentence
+_LONGEST = 160
+
 
 class Problem(NamedTuple):
     """``pointer``: the schema that holds ``keyword``, as ``#/properties/a`` or ``http://example.com/x#/items``."""
