@@ -18,9 +18,10 @@ class Problem(NamedTuple):
     message: str
 
     def __str__(self) -> str:
-        return (
-            f"{self.keyword!r} at {self.pointer}: {self.message}" if self.keyword else f"{self.pointer}: {self.message}"
-        )
+        where = self.pointer
+        if len(where) > _LONGEST:
+            where = f"{where[: _LONGEST // 2]} ... {where[-_LONGEST // 2 :]}"
+        return f"{self.keyword!r} at {where}: {self.message}" if self.keyword else f"{where}: {self.message}"
 
 
 class SchemaError(ConstraintError):
