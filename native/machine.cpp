@@ -181,7 +181,7 @@ class Machine {
     int32_t run(Job &job, int64_t budget) {
         const Trie &trie = lexemes->trie;
         while (!job.todo.empty()) {
-            if (budget <= 0) return AGAIN;
+            if (budget <= 0 || stacks.crowded()) return AGAIN;
             if (stacks.needs->full()) return NEED;
             Place at = job.todo.back();
             job.todo.pop_back();
@@ -260,14 +260,35 @@ class Machine {
 using plait::Lexemes;
 using plait::Machine;
 
+// Every call that works answers through this: what it found, or NEED, LIMIT (the number of the limit is then needs.count)
+// or AGAIN, all below -1. Where memory ran out nothing half made may be used any more, by no machine of the lexemes.
+template <class Work> static auto answer(void *machine, Work work) -> decltype(work(*static_cast<Machine *>(machine))) {
+    Machine &m = *static_cast<Machine *>(machine);
+    m.lexemes->needs->count = 0;
+    if (!m.lexemes->broken) {
+        try {
+            m.stacks.trim();
+            return work(m);
+        } catch (const std::bad_alloc &) {
+            m.lexemes->broken = true;
+        }
+    }
+    m.lexemes->needs->count = plait::Stacks::TOO_LARGE;
+    return plait::LIMIT;
+}
+
 extern "C" {
 
 // The trie's arrays, `table` and `needs` must outlive the result. See constrained/trie.py and constrained/pushdown/lexemes.py.
-// missing: uint8[256], 1 for a byte that no token spells alone.
+// missing: uint8[256], 1 for a byte that no token spells alone. Null where memory ran out.
 void *plait_lexemes_new(const uint8_t *byte, const int32_t *depth, const int32_t *skip, const int32_t *token, const int32_t *first,
                         const int32_t *token_ids, int32_t nodes, int32_t words, const uint8_t *missing, const plait::LexemeRows *table,
                         plait::Needs *needs, int64_t max_bytes) {
-    return new Lexemes(plait::Trie(byte, depth, skip, token, first, token_ids, nodes, words), missing, table, needs, max_bytes);
+    try {
+        return new Lexemes(plait::Trie(byte, depth, skip, token, first, token_ids, nodes, words), missing, table, needs, max_bytes);
+    } catch (const std::bad_alloc &) {
+        return nullptr;
+    }
 }
 void plait_lexemes_window(void *lexemes, int32_t state, int32_t low, int32_t high, int32_t free) {
     static_cast<Lexemes *>(lexemes)->window(state, low, high, free);
@@ -277,38 +298,47 @@ int64_t plait_lexemes_nbytes(void *lexemes) { return static_cast<Lexemes *>(lexe
 
 // eos: uint32[words], and the lexemes, must outlive the machine.
 void *plait_machine_new(void *lexemes, const uint32_t *eos, int64_t max_stacks, int64_t max_depth, int64_t max_bytes, int64_t max_table_bytes) {
-    return new Machine(static_cast<Lexemes *>(lexemes), eos, {max_stacks, max_depth, max_bytes, max_table_bytes});
+    try {
+        return new Machine(static_cast<Lexemes *>(lexemes), eos, {max_stacks, max_depth, max_bytes, max_table_bytes});
+    } catch (const std::bad_alloc &) {
+        return nullptr;
+    }
 }
 void plait_machine_free(void *machine) { delete static_cast<Machine *>(machine); }
 int64_t plait_machine_nbytes(void *machine) { return static_cast<Machine *>(machine)->nbytes(); }
 
 int64_t plait_machine_configs(void *machine) { return static_cast<int64_t>(static_cast<Machine *>(machine)->stacks.configs.size()); }
 
-void plait_machine_add(void *machine, int32_t nonterminal, const int32_t *items, const uint8_t *text) {
-    static_cast<Machine *>(machine)->stacks.add(nonterminal, items, text);
+int32_t plait_machine_add(void *machine, int32_t nonterminal, const int32_t *items, const uint8_t *text) {
+    return answer(machine, [=](Machine &m) {
+        m.stacks.add(nonterminal, items, text);
+        return 0;
+    });
 }
-void plait_machine_add_dependent(void *machine, int32_t nonterminal) { static_cast<Machine *>(machine)->stacks.add_dependent(nonterminal); }
-
-// Every function below answers NEED, LIMIT (the number of the limit is then needs.count) or AGAIN with a negative number.
-static Machine &begin(void *machine) {
-    Machine &m = *static_cast<Machine *>(machine);
-    m.lexemes->needs->count = 0;
-    m.stacks.trim();
-    return m;
+int32_t plait_machine_add_dependent(void *machine, int32_t nonterminal) {
+    return answer(machine, [=](Machine &m) {
+        m.stacks.add_dependent(nonterminal);
+        return 0;
+    });
 }
 
-int32_t plait_machine_begin(void *machine, int32_t nonterminal) { return begin(machine).stacks.begin(nonterminal); }
+int32_t plait_machine_begin(void *machine, int32_t nonterminal) {
+    return answer(machine, [=](Machine &m) { return m.stacks.begin(nonterminal); });
+}
 
 // The configuration after `data`, or -1.
-int32_t plait_machine_step(void *machine, int32_t config, const uint8_t *data, int64_t length) { return begin(machine).step(config, data, length); }
+int32_t plait_machine_step(void *machine, int32_t config, const uint8_t *data, int64_t length) {
+    return answer(machine, [=](Machine &m) { return m.step(config, data, length); });
+}
 
 // 1: the text may end here; 2: and nothing may follow. 4: a stack waits for a dependent nonterminal.
 int32_t plait_machine_flags(void *machine, int32_t config) {
-    plait::Stacks &stacks = begin(machine).stacks;
-    int32_t waits = stacks.configs[config].dependents ? 4 : 0, all = stacks.plain(config);
-    if (all < 0) return all;
-    const auto &at = stacks.configs[all];
-    return waits | (at.accepting ? 1 : 0) | (at.accepting && at.count() == 0 ? 2 : 0);
+    return answer(machine, [=](Machine &m) {
+        int32_t waits = m.stacks.configs[config].dependents ? 4 : 0, all = m.stacks.plain(config);
+        if (all < 0) return all;
+        const auto &at = m.stacks.configs[all];
+        return waits | (at.accepting ? 1 : 0) | (at.accepting && at.count() == 0 ? 2 : 0);
+    });
 }
 
 // The dependent nonterminals on top of stacks, each as often as it stands there: how many, and the first `most` of them.
@@ -319,14 +349,20 @@ int32_t plait_machine_markers(void *machine, int32_t config, int32_t *out, int32
     return at.dependents;
 }
 int32_t plait_machine_resolved(void *machine, int32_t config, const int32_t *asked, const int32_t *instead, int32_t count) {
-    return begin(machine).stacks.resolve(config, asked, instead, count);
+    return answer(machine, [=](Machine &m) { return m.stacks.resolve(config, asked, instead, count); });
 }
 
 // Bytes written to `data`, fewer than `most` if the chain ended.
-int64_t plait_machine_forced(void *machine, int32_t config, uint8_t *data, int64_t most) { return begin(machine).forced(config, data, most); }
+int64_t plait_machine_forced(void *machine, int32_t config, uint8_t *data, int64_t most) {
+    return answer(machine, [=](Machine &m) { return m.forced(config, data, most); });
+}
 
-int32_t plait_machine_mask_number(void *machine, int32_t config) { return begin(machine).mask_number(config); }
-int32_t plait_machine_fill(void *machine, int32_t config, uint32_t *out, int64_t budget) { return begin(machine).fill(config, out, budget); }
+int32_t plait_machine_mask_number(void *machine, int32_t config) {
+    return answer(machine, [=](Machine &m) { return m.mask_number(config); });
+}
+int32_t plait_machine_fill(void *machine, int32_t config, uint32_t *out, int64_t budget) {
+    return answer(machine, [=](Machine &m) { return m.fill(config, out, budget); });
+}
 
 // Of the mask filled last: the tokens that met a dependent nonterminal on their way, some twice. How many, and the first `most`.
 int64_t plait_machine_doubtful(void *machine, int32_t *out, int64_t most) {

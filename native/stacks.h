@@ -261,6 +261,8 @@ class Stacks {
     void trim() {
         if (table_bytes > limits.table_bytes) drop();
     }
+    // Far over the limit: a long call should come to its end, to go on after a trim.
+    bool crowded() const { return table_bytes > 4 * limits.table_bytes + (1 << 20); }
 
     Lexemes *lexemes;
     Needs *needs;

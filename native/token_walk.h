@@ -11,6 +11,7 @@
 #include <cstring>
 #include <list>
 #include <memory>
+#include <new>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -153,6 +154,7 @@ class Lexemes {
     Needs *needs;
     int64_t nbytes = 0, max_bytes;
     uint8_t missing[256];  // 1: no token spells that byte alone
+    bool broken = false;   // memory ran out in the middle of something
 
     Lexemes(Trie trie, const uint8_t *missing_bytes, const LexemeRows *table, Needs *needs, int64_t max_bytes)
         : trie(std::move(trie)), table(table), needs(needs), max_bytes(max_bytes), stack(this->trie.deepest + 1) {

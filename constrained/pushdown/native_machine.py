@@ -37,7 +37,8 @@ _PRODUCTIONS, _ROW, _KEY = 0, 1, 2
 _NONTERMINAL, _LEXEME, _LITERAL = 0, 1, 2
 _MOST_NEEDS = 255
 _VISITS = 100_000  # trie nodes between two looks at the deadline: about a millisecond
-_MOST_STEPS = 20_000  # remembered steps of one machine
+_PIECE = 4096  # bytes of one native step
+_REMEMBERED, _MOST_STEPS = 64, 20_000  # bytes of a remembered step, and how many of them one machine keeps
 _MASK_BYTES = 64 * 1024 * 1024  # lexeme masks of one lexeme table
 _CELL_BYTES = 16  # of one filled transition, as Limits.cells counts them
 
@@ -69,7 +70,7 @@ class _Shared:
         self.keys = np.full(0, -1, np.int32)
         self.refresh(lexemes)
         arrays = (trie.byte, trie.depth, trie.skip, trie.token, trie.first, trie.token_ids)
-        self.handle: int = library.plait_lexemes_new(
+        self.handle: int | None = library.plait_lexemes_new(
             *(a.ctypes.data for a in arrays),
             trie.nodes,
             trie.words,
@@ -78,6 +79,8 @@ class _Shared:
             ctypes.addressof(self.needs),
             _MASK_BYTES,
         )
+        if self.handle is None:
+            raise MemoryError("no memory for the vocabulary's trie")
         self._library = library
         weakref.finalize(self, library.plait_lexemes_free, self.handle).atexit = False
 
@@ -137,7 +140,7 @@ class NativeMachine:
         self._eos = np.zeros(vocabulary.mask_words, np.uint32)
         for token in vocabulary.eos_ids:
             self._eos[token // 32] |= np.uint32(1 << token % 32)
-        self._handle: int = library.plait_machine_new(
+        self._handle: int | None = library.plait_machine_new(
             shared.handle,
             self._eos.ctypes.data,
             self.limits.stacks,
@@ -145,6 +148,8 @@ class NativeMachine:
             self.limits.nbytes,
             self.limits.cells * _CELL_BYTES,
         )
+        if self._handle is None:
+            raise MemoryError("no memory for a constraint's machine")
         weakref.finalize(self, library.plait_machine_free, self._handle).atexit = False
         self._start_nonterminal = start
         self._start: int | None = None
@@ -184,14 +189,19 @@ class NativeMachine:
         """The configuration after ``data``; -1 if some byte of it may not come. ``config`` may be -1."""
         found = self._steps.get((config, data))
         if found is None:
+            if len(data) > _PIECE:  # transitions are forgotten between calls only
+                for at in range(0, len(data), _PIECE):
+                    config = self.step(config, data[at : at + _PIECE])
+                return config
             found = DEAD
             if config >= 0:
                 found = self._step(self._handle, config, data, len(data))
                 if found < DEAD:
                     found = self._go_on(found, self._step, config, data, len(data))
-            if len(self._steps) >= _MOST_STEPS:
-                self._steps.clear()
-            self._steps[config, data] = found
+            if len(data) <= _REMEMBERED:
+                if len(self._steps) >= _MOST_STEPS:
+                    self._steps.clear()
+                self._steps[config, data] = found
         return found
 
     def mask(self, config: int) -> Mask:
@@ -258,7 +268,7 @@ class NativeMachine:
     def nbytes(self) -> int:
         """Memory held, without masks and lexeme rows (they are shared)."""
         native: int = self._library.plait_machine_nbytes(self._handle)
-        entries = sum(map(len, (self._steps, self._numbers, self._flags, self._forced, self._markers)))
+        entries = sum(len(kept) for kept in (self._steps, self._numbers, self._flags, self._forced, self._markers))
         return native + 150 * entries + sum(ids.nbytes for ids in self._doubtful.values())
 
     # -- calls of native code --------------------------------------------------------------------------------------
@@ -349,7 +359,7 @@ class NativeMachine:
         A dependent one is only told to be so when it is met first; asked for again, its superset is wanted.
         """
         if nonterminal in self.rules.resolve and nonterminal not in self._dependents:
-            self._library.plait_machine_add_dependent(self._handle, nonterminal)
+            self._run(self._library.plait_machine_add_dependent, nonterminal)
             self._dependents.add(nonterminal)
             return
         items: list[int] = [0]
@@ -375,7 +385,7 @@ class NativeMachine:
         if self._shared.generation != self.lexemes.generation:
             self._shared.refresh(self.lexemes)
         packed = struct.pack(f"{len(items)}i", *items)
-        self._library.plait_machine_add(self._handle, nonterminal, packed, b"".join(texts))
+        self._run(self._library.plait_machine_add, nonterminal, packed, b"".join(texts))
 
     def _limit(self, which: int) -> ConstraintError:
         limits = self.limits
@@ -406,8 +416,8 @@ def _library() -> ctypes.CDLL | None:
         "plait_machine_free": (None, [pointer]),
         "plait_machine_nbytes": (long, [pointer]),
         "plait_machine_configs": (long, [pointer]),
-        "plait_machine_add": (None, [pointer, number, text, text]),
-        "plait_machine_add_dependent": (None, [pointer, number]),
+        "plait_machine_add": (number, [pointer, number, text, text]),
+        "plait_machine_add_dependent": (number, [pointer, number]),
         "plait_machine_markers": (number, [pointer, number, pointer, number]),
         "plait_machine_resolved": (number, [pointer, number, text, text, number]),
         "plait_machine_doubtful": (long, [pointer, pointer, long]),
