@@ -18,6 +18,7 @@ model. It imports no torch and no tokenizer.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import resource
 import signal
@@ -47,6 +48,7 @@ MAX_FRAME_BYTES = 60 * 1024 * 1024
 DEFAULT_SECONDS = 10.0
 DEFAULT_MEMORY_BYTES = 2 * 1024**3
 _FORMAT = 2
+_GARBAGE = 50_000  # objects made since the last collection that call for another
 _TICK = 0.25  # seconds between two looks at the clock and at the parent
 
 Kind = Literal["regex", "spec", "stop_regex"]
@@ -386,9 +388,12 @@ def answer(request: Request) -> Reply:
 
 def serve(source: BinaryIO, target: BinaryIO) -> None:
     """Answer requests until the stream ends."""
+    gc.disable()  # a compilation makes little garbage; what it leaves is collected between two of them
     write_frame(target, Reply(0, True))
     while (data := read_frame(source)) is not None:
         write_frame(target, answer(decode_request(data)))
+        if gc.get_count()[0] > _GARBAGE:
+            gc.collect()
 
 
 def _address_space() -> int:

@@ -157,6 +157,17 @@ def test_a_limit_met_while_looking_fails_that_strand_alone() -> None:
     assert len(driver.ended(2).ids) == 12
 
 
+def test_one_that_never_knows_is_refused_in_the_end() -> None:
+    driver = Driver(constraint_s=0.05)
+    slow(driver, "k", "[ab]+x", 10**9, spend=0.01)
+    driver.open(1, Append(0, prompt(5)), Sample(1, hot(50), constraint="k"))
+    driver.open(2, Append(0, prompt(6)), Sample(1, greedy(12)))
+    driver.run()
+    failed = [event for event in driver.of(1) if isinstance(event, OpFailed)]
+    assert len(failed) == 1 and "more than 0.05 seconds" in failed[0].message
+    assert len(driver.ended(2).ids) == 12
+
+
 @pytest.mark.parametrize("calls", [1, 4])
 def test_a_replay_of_slow_answers_falls_on_the_same_edges(calls: int) -> None:
     whole, text = outcome(0, hot(60, seed=3, stop_ids=STOPS))

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 
@@ -17,7 +18,7 @@ from ..wire import CoreEvent, decode_to_core
 from .core import Core
 from .outbox import Outbox
 
-_CHECK_AFTER_MS = 1000  # idle this long, the core checks its slots
+_CHECK_AFTER_MS = 1000  # idle this long, the core checks its slots and collects garbage
 
 
 class SocketSender:
@@ -80,6 +81,7 @@ class Loop:
         events = dict(self._poller.poll(self._patience() if wait else 0))
         if not events and wait and self._unchecked:
             self._core.check()  # raises, and so ends the core, rather than go on with wrong slots
+            gc.collect()
             self._unchecked = False
         if self._pipe is not None and self._pipe in events:
             return False

@@ -61,9 +61,14 @@ def build(options: argparse.Namespace) -> tuple[Core, Ready]:
     if options.step_tokens is not None:
         settings = dataclasses.replace(settings, step_tokens=options.step_tokens)
     model.allocate(tokens)
-    core = Core(model, load_tokenizer(card).vocabulary, settings)
+    vocabulary = load_tokenizer(card).vocabulary
+    vocabulary.encode(b"a")  # what is made at first use must not make the first constrained step late
+    assert vocabulary.trie is not None
+    core = Core(model, vocabulary, settings)
     gc.collect()
     gc.freeze()  # weights and code live as long as we do; the collector need not walk them
+    # A full collection walks every state of every constraint (0.2 s for a million objects): seldom, and when idle.
+    gc.set_threshold(5_000, 20, 200)
     ready = Ready(
         kv_tokens=tokens,
         vocab_size=model.vocab_size,

@@ -18,7 +18,8 @@ class CoreSettings:
     cap, in tokens) free for its growth; what grows beyond is what retraction is for.
     ``constraint_step_s``: seconds that all rows of a step may spend together on finding out what their constraints
     allow; a row that is not done by then sits out the step. ``constraint_slice_s``: of these, what one row gets at a
-    time. ``constraint_bytes``: of built constraints that are kept.
+    time. ``constraint_s``: what one row may spend at one place of its text, over all steps, before it is refused.
+    ``constraint_bytes``: of built constraints that are kept.
     """
 
     kv_tokens: int
@@ -31,6 +32,7 @@ class CoreSettings:
     stats_interval_s: float = 0.25
     constraint_step_s: float = 0.005
     constraint_slice_s: float = 0.002
+    constraint_s: float = 10.0
     constraint_bytes: int = 512 * 1024 * 1024
 
     def __post_init__(self) -> None:

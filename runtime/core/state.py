@@ -56,7 +56,8 @@ class State:
         self.resting: dict[Strand, None] = {}  # may hold KV and do not run, the longest idle first
         self.constraints = Constraints(vocabulary, settings.constraint_bytes)
         self.budget = Budget(settings.constraint_step_s, settings.constraint_slice_s)
-        self.unready: dict[Gen, None] = {}  # they look for what their constraints allow, the longest waiting first
+        #: gens that look for what their constraints allow, the longest waiting first, and the seconds spent so far
+        self.unready: dict[Gen, float] = {}
         self.events: list[CoreEvent] = []
         self.counters = Counters()
         self._arrivals = itertools.count()
@@ -125,11 +126,27 @@ class State:
         return None if key is None else self.constraints[key]
 
     def look(self, gen: Gen) -> None:
-        """Let a gen find out what may come next, as far as this step's budget goes. It may end of that."""
+        """Let a gen find out what may come next, as far as this step's budget goes. It may end of that.
+
+        Raises OpError for one that takes longer than a setting allows.
+        """
         seconds = self.budget.slice()
-        self.unready.pop(gen, None)
-        if not gen.ready and not (seconds > 0.0 and gen.prepare(seconds)):
-            self.unready[gen] = None  # at the end: whoever takes long gives way
+        spent = self.unready.pop(gen, 0.0)
+        if gen.ready:
+            return
+        if seconds > 0.0:
+            began = time.monotonic()
+            if gen.prepare(seconds):
+                return
+            spent += time.monotonic() - began
+            if spent > self.settings.constraint_s:
+                raise OpError(
+                    "invalid_constraint",
+                    f"finding out what the constraint allows next takes more than {self.settings.constraint_s:g} "
+                    "seconds: make it simpler",
+                    "constraint",
+                )
+        self.unready[gen] = spent  # at the end: whoever takes long gives way
 
     def end_gen(self, gen: Gen) -> None:
         self.events += gen.outgoing()
