@@ -171,8 +171,13 @@ _WIDE_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _ATEXT = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]"
 _QUOTED = r'"(?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\[\x20-\x7e]){0,31}"'
 _LITERAL = rf"\[(?:{_IPV4}|IPv6:{_IPV6})\]"
-#: letters, marks and digits beyond ASCII, for the names in internationalized addresses
 _BEYOND = r"[^\x00-\x7f]"
+#: letters and marks of the larger scripts beyond ASCII, for names in internationalized addresses
+_LETTERS = (
+    "\u00df-\u00f6\u00f8-\u02af\u0300-\u036f\u0386\u0388-\u038a\u038e-\u03a1\u03a3-\u03ff\u0400-\u0481\u048a-\u052f"
+    "\u0561-\u0586\u05d0-\u05ea\u0620-\u063f\u0641-\u064a\u0904-\u0939\u0e01-\u0e2e\u1e00-\u1eff\u3041-\u3096\u30a1-\u30fa"
+    "\u4e00-\u9ffc\uac00-\ud7a3"
+)
 
 
 def _regex(pattern: str) -> Build:
@@ -208,7 +213,7 @@ def _idn_email(languages: Languages) -> Language:
         r"[\x00-\x7f]{0,64}|[\x00-\u07ff]{0,32}|[\x00-\uffff]{0,21}|[\x00-\U0010ffff]{0,16}", "python"
     )
     local = languages.intersect(languages.union(atoms, quoted), short)
-    label = r"[A-Za-z0-9\p{L}\p{M}\p{N}](?:[A-Za-z0-9\p{L}\p{M}\p{N}-]{0,14}[A-Za-z0-9\p{L}\p{M}\p{N}])?"
+    label = f"[A-Za-z0-9{_LETTERS}](?:[A-Za-z0-9{_LETTERS}-]{{0,14}}[A-Za-z0-9{_LETTERS}])?"
     names = languages.regex(rf"{label}(?:[.]{label}){{0,7}}", "python")
     domain = languages.union(_hostname(languages), names, languages.regex(_LITERAL, "python"))
     return languages.concat(local, languages.literal("@"), domain)
@@ -229,26 +234,41 @@ _UCS = "".join(
 _PRIVATE = "\\ue000-\\uf8ff\\U000f0000-\\U000ffffd\\U00100000-\\U0010fffd"
 
 
-def _uri(international: bool, reference: bool) -> str:
+def _uri(languages: Languages, international: bool, reference: bool) -> Language:
+    """Put together from few classes, since those of RFC 3987 are long."""
+    regex, concat, union = (lambda pattern: languages.regex(pattern, "python")), languages.concat, languages.union
+
+    def some(*parts: Language) -> Language:
+        return languages.repeat(union(*parts), 0, None)
+
+    def maybe(*parts: Language) -> Language:
+        return languages.repeat(concat(*parts), 0, 1)
+
     more = _UCS if international else ""
-    unreserved = f"A-Za-z0-9._~{more}-"
-    escaped = "%[0-9A-Fa-f]{2}"
-    subs = "!$&'()*+,;="
-    char = f"(?:[{subs}:@{unreserved}]|{escaped})"
-    query = f"(?:[{subs}:@/?{_PRIVATE if international else ''}{unreserved}]|{escaped})*"
-    fragment = f"(?:[{subs}:@/?{unreserved}]|{escaped})*"
-    user = f"(?:(?:[{subs}:{unreserved}]|{escaped})*@)?"
+    escaped = regex("%[0-9A-Fa-f]{2}")
+    # everywhere; then what else a path, a query and a first segment without a colon may hold
+    usual = union(regex(f"[A-Za-z0-9._~!$&'()*+,;={more}-]"), escaped)
+    colon, at, slash = languages.literal(":"), languages.literal("@"), languages.literal("/")
+    char = union(usual, regex("[:@]"))
+    behind = union(char, regex("[/?]"))
+    segments = languages.repeat(concat(slash, some(char)), 0, None)
+    user = maybe(some(usual, colon), at)
     future = "[vV][0-9A-Fa-f]+[.][A-Za-z0-9._~!$&'()*+,;=:-]+"
-    host = rf"(?:\[(?:{_IPV6}|{future})\]|(?:[{subs}{unreserved}]|{escaped})*)"
-    authority = f"//{user}{host}(?::[0-9]*)?(?:/{char}*)*"
-    absolute = f"/(?:{char}+(?:/{char}*)*)?"
-    rootless = f"{char}+(?:/{char}*)*"
-    tail = f"(?:[?]{query})?(?:#{fragment})?"
-    whole = f"[A-Za-z][A-Za-z0-9+.-]*:(?:{authority}|{absolute}|(?:{rootless})?){tail}"
+    host = union(regex(rf"\[(?:{_IPV6}|{future})\]"), some(usual))
+    authority = concat(languages.literal("//"), user, host, regex("(?::[0-9]*)?"), segments)
+    rooted = concat(slash, maybe(char, some(char), segments))
+    query = union(behind, regex(f"[{_PRIVATE}]")) if international else behind
+    tail = concat(maybe(languages.literal("?"), some(query)), maybe(languages.literal("#"), some(behind)))
+    rootless = maybe(char, some(char), segments)
+    whole = concat(regex("[A-Za-z][A-Za-z0-9+.-]*:"), union(authority, rooted, rootless), tail)
     if not reference:
         return whole
-    first = f"(?:[{subs}@{unreserved}]|{escaped})+(?:/{char}*)*"
-    return f"(?:{whole}|(?:{authority}|{absolute}|(?:{first})?){tail})"
+    first = union(usual, at)
+    return union(whole, concat(union(authority, rooted, maybe(first, some(first), segments)), tail))
+
+
+def _uris(international: bool, reference: bool) -> Build:
+    return lambda languages: _uri(languages, international, reference)
 
 
 _VARIABLE = "(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})(?:[.]?(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2}))*(?::[1-9][0-9]{0,3}|[*])?"
@@ -275,10 +295,10 @@ _FORMATS: dict[str, _Format] = {
     "idn-hostname": _Format(idn.hostname, lambda languages: languages.ANY),
     "ipv4": _Format(_regex(_IPV4)),
     "ipv6": _Format(_regex(_IPV6)),
-    "uri": _Format(_regex(_uri(False, False))),
-    "uri-reference": _Format(_regex(_uri(False, True))),
-    "iri": _Format(_regex(_uri(True, False))),
-    "iri-reference": _Format(_regex(_uri(True, True))),
+    "uri": _Format(_uris(False, False)),
+    "uri-reference": _Format(_uris(False, True)),
+    "iri": _Format(_uris(True, False)),
+    "iri-reference": _Format(_uris(True, True)),
     "uri-template": _Format(_regex(_uri_template("+#./;?&")), _regex(_uri_template("+#./;?&=,!@|"))),
     "uuid": _Format(_regex("[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")),
     "json-pointer": _Format(_regex(_POINTER)),
