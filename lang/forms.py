@@ -19,6 +19,7 @@ from ..runtime.protocol import MAX_CONSTRAINT_BYTES, ConstraintSpec, Regex, Spec
 from .constraint import Constraint, Data, as_json, checked_regex, grammar, json_options, schema_data
 from .dtypes import dtype_of
 from .partial import parse_partial
+from .sampling import spelled
 from .schemas import read_type
 
 
@@ -96,14 +97,28 @@ def form_of(
     options = json_options(**json_layout)
     if kind == "json_schema":
         data = schema_data(json_schema, options, documents)  # type: ignore[arg-type]  # it checks them
-        return _form("json_schema", "a value of its schema", data, json.loads, parse_partial)
+        text = json_schema if isinstance(json_schema, str) else None
+        return _form("json_schema", "a value of its schema", data, json.loads, parse_partial, text)
     typed = read_type(schema)
     data = schema_data(typed.schema, options, documents, "schema")  # type: ignore[arg-type]  # as above
     return _form("schema", f"a {typed.name}", data, typed.parse, parse_partial)
 
 
-def _form(kind: str, name: str, data: Data, value: Callable[[str], Any], partial: Callable[[str], Any]) -> Form:
-    source = as_json(data, kind)
+def _form(
+    kind: str,
+    name: str,
+    data: Data,
+    value: Callable[[str], Any],
+    partial: Callable[[str], Any],
+    text: str | None = None,
+) -> Form:
+    """``text``: the JSON Schema of ``data`` as the caller wrote it; it travels so, with every digit of its numbers."""
+    if text is None:
+        source = as_json(data, kind)
+    else:
+        spelled(kind, text)
+        rest = as_json({name: part for name, part in data.items() if name != "json_schema"}, kind)
+        source = f'{{"json_schema":{text}{"," if len(rest) > 2 else ""}{rest[1:]}'
     size = len(source.encode("utf-8", "surrogatepass"))
     if size > MAX_CONSTRAINT_BYTES:
         raise InvalidConstraint(f"{kind} has {size:,} bytes; at most {MAX_CONSTRAINT_BYTES:,} fit", kind)

@@ -144,6 +144,13 @@ def test_the_specifications() -> None:
     assert data(constraint=c.lit("a") + "b") == {"seq": [{"literal": "a"}, {"literal": "b"}]}
 
 
+def test_a_schema_given_as_text_travels_as_it_is_written() -> None:
+    for options in ({}, {"strict": False, "documents": {"urn:x": {}}}):
+        spec = sent(json_schema=' {"multipleOf": 0.1000000000000000000001} ', **options)
+        assert isinstance(spec, Spec) and "0.1000000000000000000001" in spec.source
+        assert list(json.loads(spec.source)) == ["json_schema", *(["options", "documents"] if options else [])]
+
+
 def test_the_options_of_a_schema() -> None:
     found = data(
         json_schema={}, any_order=True, whitespace=2, strict=False, format="annotate", documents={"urn:x": {"const": 1}}
