@@ -275,6 +275,9 @@ WRONG: list[tuple[Any, str]] = [
     ({"required": True}, "draft 3"),
     ({"dependentRequired": {"a": "b"}}, "is a list of names"),
     ({"dependencies": {"a": 1}}, r"#/dependencies/a: a schema is an object"),
+    ({"minimum": 10**2000}, "not a number of very many digits"),
+    ({"$defs": []}, "is an object"),
+    ({"$anchor": 1}, "is a string, not 1"),
     ({"$ref": 1}, r"'\$ref' at #: is a string"),
     ({"$schema": 4}, "is the URI of a metaschema, not 4"),
     ({"$id": 4, "type": "string"}, "is a URI, not 4"),
@@ -326,6 +329,10 @@ def test_json_text_is_read_exactly() -> None:
 def test_text_that_is_not_a_schema_is_refused(text: str | bytes, message: str) -> None:
     with pytest.raises(ConstraintError, match=message):
         read(text)
+
+
+def test_half_a_surrogate_pair_is_json_though_nobody_can_write_it() -> None:
+    assert read('{"enum": ["\\ud800", "a"], "description": "\\udfff"}').values == ("\ud800", "a")
 
 
 def test_numbers_are_their_values() -> None:

@@ -465,6 +465,31 @@ def _else(node: Node, value: Any, at: Resource) -> None:
         node.else_ = one(node, "else", value, at)
 
 
+def _places(name: str) -> Handler:
+    def check(node: Node, value: Any, at: Resource) -> None:
+        mapping(node, name, value)  # read when a reference leads there
+
+    return check
+
+
+def _anchor(name: str) -> Handler:
+    def check(node: Node, value: Any, at: Resource) -> None:
+        text(node, name, value)
+
+    return check
+
+
+for _name in ("$defs", "definitions"):
+    keyword(_name, "core")(_places(_name))
+keyword("$anchor", "core", since=D2019)(_anchor("$anchor"))
+keyword("$dynamicAnchor", "core", since=D2020)(_anchor("$dynamicAnchor"))
+
+
+@keyword("$recursiveAnchor", "core", since=D2019)
+def _recursive_anchor(node: Node, value: Any, at: Resource) -> None:
+    flag(node, "$recursiveAnchor", value)
+
+
 @keyword("$ref", "core")
 def _ref(node: Node, value: Any, at: Resource) -> None:
     node.ref = partial(at.target, text(node, "$ref", value), node.pointer)

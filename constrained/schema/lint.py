@@ -65,7 +65,7 @@ def notes_on(node: Node, raw: dict[Any, Any], at: Resource) -> Iterator[Problem]
             continue
         if keyword == "$schema" and at.raw is raw and not at.dialect.known:
             yield Problem(keyword, pointer, f"{value!r} is no draft's metaschema and not given; read as draft {draft}")
-        elif hidden and keyword in table and keyword != "$ref":
+        elif hidden and keyword in table and keyword not in _SILENT and keyword != "$ref":
             yield Problem(keyword, pointer, f"is hidden by $ref beside it in draft {draft}; put $ref into an allOf")
         elif keyword == "nullable" and value is True and not at.registry.options.openapi:
             yield Problem(keyword, pointer, "is OpenAPI's and not asserted; add 'null' to type, or set openapi")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -35,6 +36,8 @@ class Document:
         self.dynamic = False
         try:
             data = msgspec.json.encode(raw)
+        except UnicodeEncodeError:  # half of a surrogate pair, as JSON may escape it
+            data = json.dumps(raw).encode()
         except RecursionError:
             raise ConstraintError(
                 f"{self.name} is nested too deeply, or contains itself; use $ref for recursion"

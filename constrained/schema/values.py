@@ -17,6 +17,7 @@ from ..interface import ConstraintError
 
 #: a number in a schema has its first and last digit within this many places of the point
 MAX_PLACES = 1000
+_MAX_BITS = 3_322
 MAX_NESTING = 512
 
 
@@ -76,7 +77,7 @@ def exact(number: Any) -> Fraction | None:
     """The value of a JSON number; None for anything else (true and false, NaN and infinities, too many digits)."""
     kind = type(number)
     if kind is int:
-        return Fraction(number)
+        return Fraction(number) if number.bit_length() <= _MAX_BITS else None
     if kind is float:
         if number.is_integer() and abs(number) < 2**53:
             return Fraction(int(number))
@@ -86,7 +87,7 @@ def exact(number: Any) -> Fraction | None:
     if isinstance(number, bool):
         return None
     if isinstance(number, int):
-        return Fraction(int(number))
+        return exact(int(number))
     if isinstance(number, float):
         return exact(float(number))
     return None
