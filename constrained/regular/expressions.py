@@ -57,7 +57,7 @@ def expression(languages: Languages) -> Language:
     """The language of the format; see the module."""
 
     def regex(pattern: str) -> Language:
-        return languages.regex(pattern, "python")
+        return languages.regex(pattern, ours=True)
 
     simple, close = regex(rf"{_CHAR}|[.]|{_ESCAPE}|{_class()}"), languages.literal(")")
     bar = regex(r"[|^$]|\\[bB]")

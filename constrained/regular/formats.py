@@ -92,7 +92,7 @@ def _leap_second(languages: Languages) -> Language:
             ahead = (hour - 23 - (quarter > 0)) % 24
             offsets.setdefault(f"{hour:02}:{(59 + quarter) % 60:02}:60", []).append(f"+{ahead:02}:{quarter:02}")
             offsets.setdefault(f"{hour:02}:{59 - quarter:02}:60", []).append(f"-{23 - hour:02}:{quarter:02}")
-    fraction = languages.regex(_FRACTION, "python")
+    fraction = languages.regex(_FRACTION, ours=True)
     return Heads(offsets, "", lambda time: languages.concat(fraction, languages.literals(offsets[time])))
 
 
@@ -128,12 +128,12 @@ class Heads(Language):
 
 
 def _time(languages: Languages) -> Language:
-    usual = languages.regex(f"{_HOUR}:[0-5][0-9]:[0-5][0-9]{_FRACTION}{_OFFSET}", "python")
+    usual = languages.regex(f"{_HOUR}:[0-5][0-9]:[0-5][0-9]{_FRACTION}{_OFFSET}", ours=True)
     return languages.union(usual, _leap_second(languages))
 
 
 def _date_time(languages: Languages) -> Language:
-    return languages.concat(languages.regex(f"{_DATE}[Tt]", "python"), language(languages, "time"))
+    return languages.concat(languages.regex(f"{_DATE}[Tt]", ours=True), language(languages, "time"))
 
 
 #: with every leap second, and any number of digits
@@ -181,7 +181,7 @@ _LETTERS = (
 
 
 def _regex(pattern: str) -> Build:
-    return lambda languages: languages.regex(pattern, "python")
+    return lambda languages: languages.regex(pattern, ours=True)
 
 
 def _hostname(languages: Languages) -> Language:
@@ -193,29 +193,29 @@ def _wide_hostname(languages: Languages) -> Language:
 
 
 def _short(languages: Languages, pattern: str, length: int) -> Language:
-    any_char = languages.regex("(?s:.)", "python")
-    return languages.intersect(languages.regex(pattern, "python"), languages.repeat(any_char, 0, length))
+    any_char = languages.regex("(?s:.)", ours=True)
+    return languages.intersect(languages.regex(pattern, ours=True), languages.repeat(any_char, 0, length))
 
 
 def _email(languages: Languages) -> Language:
     atoms = _short(languages, f"{_ATEXT}+(?:[.]{_ATEXT}+)*", 64)
-    local = languages.union(atoms, languages.regex(_QUOTED, "python"))
-    domain = languages.union(_hostname(languages), languages.regex(_LITERAL, "python"))
+    local = languages.union(atoms, languages.regex(_QUOTED, ours=True))
+    domain = languages.union(_hostname(languages), languages.regex(_LITERAL, ours=True))
     return languages.concat(local, languages.literal("@"), domain)
 
 
 def _idn_email(languages: Languages) -> Language:
     """The local part is at most 64 octets of UTF-8: 64, 32, 21 or 16 characters, by the longest that it may hold."""
     atext = rf"(?:{_ATEXT}|{_BEYOND})"
-    atoms = languages.regex(rf"{atext}+(?:[.]{atext}+)*", "python")
-    quoted = languages.regex(r'"(?:[^\x00-\x1f"\\\x7f]|\\[\x20-\x7e]){0,15}"', "python")
+    atoms = languages.regex(rf"{atext}+(?:[.]{atext}+)*", ours=True)
+    quoted = languages.regex(r'"(?:[^\x00-\x1f"\\\x7f]|\\[\x20-\x7e]){0,15}"', ours=True)
     short = languages.regex(
         r"[\x00-\x7f]{0,64}|[\x00-\u07ff]{0,32}|[\x00-\uffff]{0,21}|[\x00-\U0010ffff]{0,16}", "python"
     )
     local = languages.intersect(languages.union(atoms, quoted), short)
     label = f"[A-Za-z0-9{_LETTERS}](?:[A-Za-z0-9{_LETTERS}-]{{0,14}}[A-Za-z0-9{_LETTERS}])?"
-    names = languages.regex(rf"{label}(?:[.]{label}){{0,7}}", "python")
-    domain = languages.union(_hostname(languages), names, languages.regex(_LITERAL, "python"))
+    names = languages.regex(rf"{label}(?:[.]{label}){{0,7}}", ours=True)
+    domain = languages.union(_hostname(languages), names, languages.regex(_LITERAL, ours=True))
     return languages.concat(local, languages.literal("@"), domain)
 
 
@@ -236,7 +236,7 @@ _PRIVATE = "\\ue000-\\uf8ff\\U000f0000-\\U000ffffd\\U00100000-\\U0010fffd"
 
 def _uri(languages: Languages, international: bool, reference: bool) -> Language:
     """Put together from few classes, since those of RFC 3987 are long."""
-    regex, concat, union = (lambda pattern: languages.regex(pattern, "python")), languages.concat, languages.union
+    regex, concat, union = (lambda pattern: languages.regex(pattern, ours=True)), languages.concat, languages.union
 
     def some(*parts: Language) -> Language:
         return languages.repeat(union(*parts), 0, None)

@@ -84,7 +84,7 @@ def hostname(languages: Languages) -> Language:
         return languages.chars(normalize(pair for ranges in sets for pair in ranges))
 
     def regex(pattern: str) -> Language:
-        return languages.regex(pattern, "python")
+        return languages.regex(pattern, ours=True)
 
     def some(*parts: Language) -> Language:
         return languages.repeat(languages.union(*parts), 0, None)

@@ -93,13 +93,16 @@ class Languages(Arena):
         """Every string over the universe that ``language`` does not hold."""
         return self._checked(self.negated(language))
 
-    def regex(self, pattern: str, flavour: Literal["python", "ecma"] = "python") -> Language:
+    def regex(self, pattern: str, flavour: Literal["python", "ecma"] = "python", *, ours: bool = False) -> Language:
         """``pattern`` as ``re.fullmatch`` reads it, or as JSON Schema's ``pattern`` does (ECMA-262; a search).
 
-        Raises ConstraintError naming what is not valid or not supported, and where.
+        ``ours``: written in this package, so ``re`` need not check it first. Raises ConstraintError naming what is not
+        valid or not supported, and where.
         """
         found = self._regexes.get((pattern, flavour))
         if found is None:
+            if flavour == "python" and not ours:
+                python_syntax.check(pattern)
             parse = python_syntax.parse if flavour == "python" else ecma_syntax.parse
             found = self._regexes[pattern, flavour] = self.of(parse(pattern, self))
             self._held += 200 + len(pattern)

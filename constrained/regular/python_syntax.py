@@ -30,14 +30,15 @@ _EMPTY_INSIDE = re.compile(r"\B").match("") is not None
 
 
 def parse(pattern: str, arena: Arena) -> Node:
-    """The node that matches what ``re.fullmatch(pattern, ...)`` does. Raises ConstraintError naming what is wrong."""
-    _check(pattern)
+    """The node that matches what ``re.fullmatch(pattern, ...)`` does; the pattern must have passed :func:`check`.
+    Raises ConstraintError naming what is not supported."""
     tree = _Python(pattern, arena).parse()
     return trailing(leading(tree, arena.NOTHING, arena), arena.NOTHING, arena)
 
 
 @lru_cache(maxsize=256)
-def _check(pattern: str) -> None:
+def check(pattern: str) -> None:
+    """Raises ConstraintError for what is a mistake in Python."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "possible nested set": the meaning is still today's
