@@ -13,7 +13,7 @@ from fake_backend import FakeBackend
 
 from plait.runtime.protocol import Fork, Gen, Join, RoleBegin, Select, VarRef
 
-EXAMPLES = ["quickstart", "regex_json", "chat", "tree_of_thought", "few_shot_select", "judge"]
+EXAMPLES = ["quickstart", "regex_json", "extract", "chat", "tree_of_thought", "few_shot_select", "judge"]
 
 
 @pytest.fixture
@@ -61,6 +61,13 @@ def test_extraction_gives_records(backend: FakeBackend) -> None:
     state = regex_json.extract.run("Anna is 27.", backend=backend)
     assert state.ret_value == json.loads(state["person"])
     assert set(state.ret_value) == {"name", "age", "city"}
+
+
+def test_typed_extraction_gives_instances(backend: FakeBackend) -> None:
+    from plait.examples import extract
+
+    state = extract.extract.run("Anna is 27.", backend=backend)
+    assert isinstance(state.ret_value, extract.Person) and state.ret_value == state["person"]
 
 
 def test_the_chat_s_turns_see_those_before_them(backend: FakeBackend) -> None:
