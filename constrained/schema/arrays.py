@@ -124,7 +124,7 @@ class ArrayClause:
             self._cap = max(self._cap, rule.low, 0 if rule.high is None else rule.high + 1)
         self.simple = not (self.contains or self.violations or any(rule.unless for rule in self.rules))
         self.distinct: UniqueItems | None = None
-        if self.unique is not None and (self.high is None or self.high > 1):
+        if self.unique is not None and self.possible_at_all and (self.high is None or self.high > 1):
             self._be_unique(self.unique)
         elif self.unique is not None and not self.unique.holds:
             self.possible_at_all = False  # no two items, none equal
