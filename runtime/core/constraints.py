@@ -6,13 +6,14 @@ from collections import OrderedDict
 
 from ...constrained.compiler import load, read_payload
 from ...constrained.interface import Constraint, ConstraintError, Matcher
-from ...constrained.lexicon import Lexicon
+from ...constrained.lexicon import Lexicon, lexicon_of
 from ...constrained.vocabulary import Vocabulary
 from .kit import OpError
 from .slices import Sliced
 
 #: what the child needed longer for is built in slices, by itself
 SLOW_S = 0.02
+_LOOK_EVERY = 64  # uses between two looks at what all of them take
 
 
 class Defined:
@@ -22,6 +23,7 @@ class Defined:
         self.key = key
         self.payload = payload
         self.built: Constraint | None = None
+        self.lexicon: Lexicon | None = None  # what it was built with
         self._store = store
         self._slices: Sliced[Constraint] | None = None
 
@@ -34,14 +36,17 @@ class Defined:
             if self._slices is None:
                 vocabulary = self._store.vocabulary
                 if read_payload(self.payload).build_s < SLOW_S:
-                    self.built = load(self.payload, vocabulary, self.key)
+                    self.lexicon = lexicon_of(vocabulary)
+                    self.built = load(self.payload, vocabulary, self.key, self.lexicon)
+                    self._store.grown(self)
                     return True
-                lexicon = Lexicon(vocabulary)  # of its own: the shared one changes between slices
+                lexicon = self.lexicon = Lexicon(vocabulary)  # of its own: the shared one changes between slices
                 self._slices = Sliced(lambda: load(self.payload, vocabulary, self.key, lexicon))
             if not self._slices.run(seconds):
                 return False
             slices, self._slices = self._slices, None
             self.built = slices.result()
+            self._store.grown(self)
         except (ConstraintError, ValueError) as error:
             raise OpError("invalid_constraint", str(error), "constraint") from error
         return True
@@ -52,6 +57,10 @@ class Defined:
         self._store.used(self)
         return self.built.matcher()
 
+    def drop(self) -> None:
+        """Give up what was built; gens at work keep theirs alive."""
+        self.built = self.lexicon = None
+
     def cancel(self) -> None:
         """It will not be built."""
         if self._slices is not None:
@@ -60,18 +69,22 @@ class Defined:
 
 
 class Constraints:
-    """By key. ``max_bytes`` of what was built stay, the most recently used."""
+    """By key. ``max_bytes`` of what was built stay, their lexicons included, the most recently used."""
 
     def __init__(self, vocabulary: Vocabulary, max_bytes: int) -> None:
         self.vocabulary = vocabulary
         self._max_bytes = max_bytes
-        self._defined: OrderedDict[str, Defined] = OrderedDict()  # least recently used first
+        self._defined: dict[str, Defined] = {}
+        self._built: OrderedDict[str, Defined] = OrderedDict()  # least recently used first
+        self._uses = 0
 
     def define(self, key: str, payload: bytes) -> None:
+        self.forget(key)
         self._defined[key] = Defined(self, key, payload)
 
     def forget(self, key: str) -> None:
         found = self._defined.pop(key, None)
+        self._built.pop(key, None)
         if found is not None:
             found.cancel()
 
@@ -82,17 +95,29 @@ class Constraints:
             raise OpError("internal", f"constraint {key!r} was not defined")
         return found
 
-    def used(self, defined: Defined) -> None:
-        """It was asked for a matcher: it is the last to be dropped, others may go."""
+    def grown(self, defined: Defined) -> None:
+        """It was built."""
         if self._defined.get(defined.key) is defined:
-            self._defined.move_to_end(defined.key)
-        total = 0
-        for one in reversed(self._defined.values()):
-            if one.built is not None:
-                total += one.built.nbytes
-                if total > self._max_bytes and one is not defined:
-                    one.built = None  # gens at work keep theirs alive
+            self._built[defined.key] = defined
+            self._shrink()
 
-    @property
-    def nbytes(self) -> int:
-        return sum(one.built.nbytes for one in self._defined.values() if one.built is not None)
+    def used(self, defined: Defined) -> None:
+        """It was asked for a matcher: it is the last to be dropped."""
+        if self._built.get(defined.key) is defined:
+            self._built.move_to_end(defined.key)
+        self._uses += 1  # they grow while they are used
+        if self._uses % _LOOK_EVERY == 0:
+            self._shrink()
+
+    def _shrink(self) -> None:
+        total = 0
+        seen: set[int] = set()
+        for at, (key, one) in enumerate(reversed(list(self._built.items()))):
+            assert one.built is not None
+            total += one.built.nbytes
+            if one.lexicon is not None and id(one.lexicon) not in seen:
+                seen.add(id(one.lexicon))
+                total += one.lexicon.nbytes
+            if at and total > self._max_bytes:
+                one.drop()
+                del self._built[key]
