@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,7 +29,19 @@ class Typed(NamedTuple):
 
 
 def read_type(schema: Any) -> Typed:
-    """Raises InvalidConstraint for what no schema says."""
+    """Raises InvalidConstraint for what no schema says. What is hashable is read once."""
+    try:
+        return _read_once(schema)
+    except TypeError:  # not hashable
+        return _read(schema)
+
+
+@lru_cache(maxsize=256)
+def _read_once(schema: Any) -> Typed:
+    return _read(schema)
+
+
+def _read(schema: Any) -> Typed:
     if isinstance(schema, str | Mapping | bool):
         raise InvalidConstraint("schema takes a type; a JSON Schema itself goes into json_schema=", "schema")
     name = getattr(schema, "__name__", None) or repr(schema)

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 import plait
 from plait import constraints as c
+from plait.lang import schemas
 from plait.lang.hints import Unknown, derive
 from plait.lang.partial import parse_partial
 from plait.lang.schemas import read_type
@@ -302,6 +303,7 @@ def test_a_type_without_a_schema_is_refused_by_name() -> None:
 
 def test_without_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic", None)
+    monkeypatch.setattr(schemas, "_read_once", schemas._read)  # nothing of it is remembered
     assert one('{"name": "Ada", "age": 36}', schema=Person).value == Person("Ada", 36)
     with pytest.raises(InvalidConstraint, match="complex has no JSON Schema"):
         plait.gen("x", schema=complex)

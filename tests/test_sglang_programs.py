@@ -297,6 +297,30 @@ def test_regex_of_an_ip_address() -> None:
     assert re.fullmatch(r"(\d{1,3}\.){3}\d{1,3}", address.run(temperature=1.0, seed=2)["ip"])
 
 
+def test_json_schema_as_a_string_and_a_stop_regex() -> None:
+    schema = json.dumps(
+        {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "maxLength": 8},
+                "population": {"type": "integer", "maximum": 9999},
+            },
+            "required": ["name", "population"],
+            "additionalProperties": False,
+        }
+    )
+
+    @sgl.function
+    def capital(s: Any) -> None:
+        s += "The capital of France as JSON:\n" + sgl.gen("json_output", max_tokens=128, json_schema=schema)
+        s += "\nIn words: " + sgl.gen("words", max_tokens=24, stop_regex=r"[.!?]|\n\n")
+
+    state = capital.run(temperature=1.0, seed=3)
+    assert set(state["json_output"]) == {"name", "population"}
+    assert json.loads(state.result("json_output").text) == state["json_output"]
+    assert not re.search(r"[.!?]", state["words"])
+
+
 # ------------------------------------------------------------------ the rest of the vocabulary
 
 
