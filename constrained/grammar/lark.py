@@ -5,7 +5,7 @@
     ?start: sum                              rules in lower case, ? and ! before a name mean nothing here
     sum: product (("+" | "-") product)*      "strings", "any case"i, "a".."z", /regex/flags
     product: NUMBER ~ 1..3                   ( ) groups, [ ] optional parts, * + ?, ~ n and ~ n..m
-    NUMBER: /[0-9]+/                         terminals in upper case: regular, no recursion
+    NUMBER: /[0-9]+/ & ~"0"                  terminals in upper case: regular, no recursion; & both, ~ all but
     %import common.WS                        %import common (A, B), -> another name
     %ignore WS                               may stand before and after every terminal
 
@@ -25,9 +25,10 @@ from ..interface import ConstraintError
 from .common import COMMON
 from .ebnf import regex_terminal
 from .source import Cursor, Definitions, caseless, charset, in_order, literal, one_of
-from .tree import Expression, Grammar, Name, Opaque, Ref, Repeat, Seq, Terminal, components, references
+from .tree import Alt, Expression, Grammar, Name, Opaque, Ref, Repeat, Seq, Terminal, components, references
 
 if TYPE_CHECKING:
+    from ..regular.language import Language
     from ..regular.languages import Languages
 
 _BLANK = re.compile(r"(?:[ \t\f]+|(?://|#)[^\n]*)+")
@@ -37,6 +38,7 @@ _MORE = re.compile(r"(?:\s+|(?://|#)[^\n]*)*\|")
 _NAME = re.compile(r"_?[A-Za-z][A-Za-z0-9_]*")
 _REGEX = re.compile(r"/((?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+)/([a-z]*)")
 _INTEGER = re.compile("[0-9]{1,9}")
+_NOTHING = re.compile("")
 
 #: the nonterminal of a JSON Schema's values
 Schemas = Callable[[Any], int]
@@ -60,6 +62,8 @@ class _Parser:
         self.schemas = schemas
         self.names = Definitions(cursor, scope)
         self.ignored: list[Expression] = []
+        #: "&" or "~" over terminals, by number; each is a nameless terminal
+        self.formulas: dict[Name, tuple[str, list[Expression]]] = {}
         self.inside = ""  # the name of the terminal that is being read; "" in a rule
         self.skip = Ref((scope, "%ignore"))
 
@@ -77,7 +81,8 @@ class _Parser:
             if not cursor.ended and cursor.peek() not in "\r\n":
                 self.unexpected()
             cursor.match(_SPACE)
-        self.check_terminals()
+        self.names.check()
+        self.make_terminals()
         grammar, name = self.names.finish(start)
         skipped = Repeat(one_of(self.ignored), 0, None) if self.ignored else literal(self.languages, "")
         grammar.rules[self.skip.name] = skipped
@@ -92,8 +97,6 @@ class _Parser:
             cursor.fail(f"a {char} without its opening bracket")
         if char in "*+?~":
             cursor.fail(f"nothing stands before {char!r} that could be repeated")
-        if char == "&":
-            cursor.fail("& between terminals is not supported: write one regex")
         cursor.fail(f"{cursor.shown()} is nothing that a rule can hold")
 
     def definition(self) -> None:
@@ -176,36 +179,75 @@ class _Parser:
         self.names.announce(name, at)
         self.names.rules[name] = Terminal(self.languages.regex(pattern, "python"))
 
-    def check_terminals(self) -> None:
-        """Terminals refer to terminals only, and never to themselves."""
-        graph: dict[Name, set[Name]] = {}
-        for name, rule in self.names.rules.items():
-            if _is_terminal(name):
-                graph[name] = {ref[1] for ref in references(rule) if isinstance(ref, tuple)}
-        for terminal, used in graph.items():
-            used.intersection_update(graph)
-            if terminal in used:
-                at = self.names.defined[str(terminal)]
-                self.cursor.fail(f"terminal {terminal} refers to itself: make it a rule", at)
-        for loop in components(graph):
-            if len(loop) > 1:
-                names = ", ".join(sorted(map(str, loop)))
-                self.cursor.fail(
-                    f"terminals {names} refer to each other: make them rules", self.names.defined[str(loop[0])]
+    def make_terminals(self) -> None:
+        """Make one language of each terminal. They refer to terminals only, and never to themselves."""
+        rules = self.names.rules
+        used: dict[Name, set[Name]] = {}
+        for name, rule in [*rules.items(), *self.formulas.items()]:
+            if not isinstance(name, str) or _is_terminal(name):
+                inside = rule[1] if isinstance(rule, tuple) else [rule]
+                used[name] = {ref[1] for part in inside for ref in references(part) if isinstance(ref, tuple)}
+        languages: dict[Name, Language] = {}
+        for loop in components(used):
+            own = sorted(name for name in loop if isinstance(name, str))
+            if len(loop) > 1 or loop[0] in used[loop[0]]:
+                said = (
+                    f"terminals {', '.join(own)} refer to each other" if len(own) > 1 else f"{own[0]} refers to itself"
                 )
+                self.cursor.fail(f"{said}: terminals are regular, make rules of them", self.names.defined[own[0]])
+            languages[loop[0]] = self.language(loop[0], languages)
+            if own:
+                rules[own[0]] = Terminal(languages[loop[0]])
+        self.ignored = [Terminal(self.evaluated(one, languages)) for one in self.ignored]
+
+    def language(self, name: Name, known: dict[Name, Language]) -> Language:
+        if isinstance(name, str):
+            return self.evaluated(self.names.rules[name], known)
+        kind, parts = self.formulas[name]
+        values = [self.evaluated(part, known) for part in parts]
+        return self.languages.intersect(*values) if kind == "&" else self.languages.complement(values[0])
+
+    def evaluated(self, expression: Expression, known: dict[Name, Language]) -> Language:
+        """The language of an expression of terminals."""
+        languages = self.languages
+        if isinstance(expression, Terminal):
+            return expression.language
+        if isinstance(expression, Ref):
+            assert isinstance(expression.name, tuple)
+            return known[expression.name[1]]
+        if isinstance(expression, Seq):
+            return languages.concat(*(self.evaluated(part, known) for part in expression.parts))
+        if isinstance(expression, Alt):
+            return languages.union(*(self.evaluated(option, known) for option in expression.options))
+        assert isinstance(expression, Repeat)
+        return languages.repeat(self.evaluated(expression.body, known), expression.low, expression.high)
+
+    def formula(self, kind: str, parts: list[Expression], at: int) -> Ref:
+        if not self.inside:
+            self.cursor.fail(f"{kind} can only stand in a terminal: give this part a name in upper case", at)
+        name = len(self.formulas)
+        self.formulas[name] = (kind, parts)
+        return Ref((self.names.scope, name))
 
     # ------------------------------------------------------------ expressions
 
     def alternatives(self, closing: str = "") -> Expression:
         """``closing``: the bracket around it, in which lines end nothing."""
         cursor = self.cursor
-        options = [self.sequence(closing)]
+        options = [self.conjunction(closing)]
         while True:
             if not closing and _MORE.match(cursor.text, cursor.at):
                 cursor.match(_SPACE)
             if not cursor.take("|"):
                 return one_of(options)
-            options.append(self.sequence(closing))
+            options.append(self.conjunction(closing))
+
+    def conjunction(self, closing: str) -> Expression:
+        at = self.cursor.at
+        parts = [self.sequence(closing)]
+        while self.cursor.take("&"):
+            parts.append(self.sequence(closing))
+        return parts[0] if len(parts) == 1 else self.formula("&", parts, at)
 
     def sequence(self, closing: str) -> Expression:
         cursor = self.cursor
@@ -221,10 +263,14 @@ class _Parser:
                 break
             if cursor.ended or cursor.peek() in ("|", ")", "]", "\n", "\r", "&"):
                 break
+            at = cursor.at
+            negated = cursor.take("~")
+            cursor.match(space if negated else _NOTHING)
             part = self.atom()
             if part is None:
                 break
-            parts.append(self.repeated(part))
+            part = self.repeated(part)
+            parts.append(self.formula("~", [part], at) if negated else part)
         return in_order(parts) if parts else literal(self.languages, "")
 
     def repeated(self, body: Expression) -> Expression:
@@ -272,8 +318,6 @@ class _Parser:
         }.items():
             if cursor.peek() == sign:
                 cursor.fail(f"{said} cannot stand in a rule here: a grammar speaks of text", at)
-        if cursor.peek() == "~":
-            cursor.fail("~ before a terminal (complement) is not supported: write a regex such as /[^a]/", at)
         name = cursor.match(_NAME)
         if name is None:
             return None

@@ -254,11 +254,15 @@ class Definitions:
         self.used.setdefault(name, at)
         return Ref((self.scope, name))
 
-    def finish(self, start: str) -> tuple[Grammar, Name]:
-        """The grammar and the name of its start. Raises ConstraintError for names that nothing defines."""
+    def check(self) -> None:
+        """Raises ConstraintError for names that nothing defines."""
         for name, at in self.used.items():
             if name not in self.defined:
                 self.cursor.fail(f"rule {name!r} is not defined{_similar(name, self.defined)}", at)
+
+    def finish(self, start: str) -> tuple[Grammar, Name]:
+        """The grammar and the name of its start. Raises ConstraintError as :meth:`check` does, or without a start."""
+        self.check()
         if start not in self.defined:
             raise ConstraintError(
                 f"{self.cursor.kind}: there is no rule {start!r} to start with{_similar(start, self.defined)}; "
