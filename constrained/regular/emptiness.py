@@ -18,6 +18,7 @@ class _Search:
 
     def __init__(self, start: State) -> None:
         self.start = start
+        self.work = 0
         self.seen: set[State] = {start}
         self.path: list[tuple[State, list[Language], Iterator[Language]]] = []
         self.pending: State | None = start
@@ -51,6 +52,13 @@ class Searches:
             if pending is not None:
                 # raw() may stop at the deadline: the search then stands as it was
                 targets = sorted((target for _, target in pending.raw()), key=_shortest)
+                search.work += pending.size + len(targets)
+                if search.work > self._limit:
+                    raise ConstraintError(
+                        f"whether anything satisfies all patterns and bounds at once takes more than {self._limit:,} "
+                        "steps to decide; use fewer lookaheads, negations or patterns on the same string, or lower "
+                        "bounds"
+                    )
                 path.append((pending, targets, iter(targets)))
                 search.pending = None
             for target in path[-1][2]:
@@ -66,11 +74,6 @@ class Searches:
                     state.live = False
                 if not path:
                     return False
-            if len(seen) > self._limit:
-                raise ConstraintError(
-                    f"whether anything satisfies all patterns and bounds at once takes more than {self._limit:,} "
-                    "steps to decide; use fewer lookaheads, negations or patterns on the same string, or lower bounds"
-                )
 
     def members(self, language: Language, limit: int) -> list[str] | None:
         """All strings of ``language``, sorted, or None if there are more than ``limit``."""

@@ -34,11 +34,11 @@ class Languages(Arena):
     """All Languages of one universe. Equal positions are the same object; those of two ``Languages`` never mix.
 
     ``universe``: the code points that may ever appear. ``max_positions``: most terms in one position.
-    ``max_search``: most positions looked at to decide whether one boolean formula is empty.
+    ``max_search``: most steps (terms and edges looked at) to decide whether one boolean formula is empty.
     ``deadline``: a time.monotonic() after which work raises ``Unfinished``, to be called again; None: never.
     """
 
-    def __init__(self, universe: Ranges = ALL, max_positions: int = 4096, max_search: int = 50_000) -> None:
+    def __init__(self, universe: Ranges = ALL, max_positions: int = 4096, max_search: int = 200_000) -> None:
         self.deadline: float | None = None
         self.max_positions = max_positions
         self._unions: dict[tuple[Term, ...], Language] = {}

@@ -96,6 +96,11 @@ class State(Language):
     def cap(self, length: int) -> Language:
         return self
 
+    @property
+    def size(self) -> int:
+        """About how much work it is to expand this position."""
+        return 1
+
 
 def _low(span: tuple[int, int, Language]) -> int:
     return span[0]
@@ -130,6 +135,10 @@ class Union(State):
         else:
             pairs = [pair for term in terms for pair in owner.linear(term)]
         return owner.joined(pairs)
+
+    @property
+    def size(self) -> int:
+        return len(self.terms)
 
     def cap(self, length: int) -> Language:
         owner = self.owner
@@ -166,6 +175,10 @@ class Both(State):
                     found.setdefault(target, []).append(cell)
         return tuple([(owner.alphabet.join(cells), target) for target, cells in found.items()])
 
+    @property
+    def size(self) -> int:
+        return 1 + sum(part.size if isinstance(part, State) else 1 for part in self.parts)
+
     def cap(self, length: int) -> Language:
         """A pattern within a length window that is far off: what the window cannot show yet is dropped. Else the
         position itself: with counters cut, an edge might show that is a dead end in truth (where the bounds of the
@@ -197,6 +210,10 @@ class Not(State):
         self.inner = inner
         if inner.longest is not None:
             self.live = True
+
+    @property
+    def size(self) -> int:
+        return 1 + (self.inner.size if isinstance(self.inner, State) else 1)
 
     def expand(self) -> Classes:
         owner = self.owner

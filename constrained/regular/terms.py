@@ -91,6 +91,11 @@ class Arena(Factory, ABC):
         else:
             term.shortest = node.shortest + rest.shortest
             term.longest = None if node.longest is None or rest.longest is None else node.longest + rest.longest
+            if type(node) is Ahead:  # the guard is about the rest
+                guard = node.guard
+                term.shortest = max(guard.shortest, rest.shortest)
+                if guard.longest is not None and (rest.longest is None or rest.longest > guard.longest):
+                    term.longest = guard.longest
             term.plain = node.plain and rest.plain
             term.pure = node.pure and rest.pure
             term.front = node.front if node.nullable is False else node.front | rest.front
@@ -232,7 +237,7 @@ class Arena(Factory, ABC):
         found: list[Pair] = []
         if guard.longest == 0:
             return found
-        for chars, following in self.classes_of(guard):
+        for chars, following in self.raw_of(guard):  # dead ends are found out for guard and rest together
             for wanted, target in pairs:
                 both = self.alphabet.meet(chars, wanted)
                 if both.ranges:
@@ -349,6 +354,10 @@ class Arena(Factory, ABC):
     @abstractmethod
     def classes_of(self, language: Language) -> tuple[tuple[CharSet, Language], ...]:
         """Its edges, one per target; dead ends left out."""
+
+    @abstractmethod
+    def raw_of(self, language: Language) -> tuple[tuple[CharSet, Language], ...]:
+        """The same with dead ends."""
 
     @abstractmethod
     def meet(self, a: Language, b: Language) -> Language:
