@@ -162,7 +162,7 @@ class Driver:
         self.model = model or FakeModel()
         self.model.allocate(kv_tokens)
         self.vocabulary = vocabulary()
-        settings = {"constraint_step_s": 60.0, "constraint_slice_s": 60.0, **settings}
+        settings = {"constraint_first_s": 60.0, "constraint_more_s": 60.0, "constraint_slice_s": 60.0, **settings}
         self.core = Core(self.model, self.vocabulary, CoreSettings(kv_tokens, **settings), Clock())  # type: ignore[arg-type]  # settings by name
         self.events: list[CoreEvent] = []
         self.core.check()

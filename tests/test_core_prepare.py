@@ -7,11 +7,13 @@ import time
 from typing import Any
 
 import pytest
-from core_kit import EOS, OTHER_EOS, Driver, greedy, hot, prompt
+import torch
+from core_kit import EOS, OTHER_EOS, Driver, FakeModel, greedy, hot, prompt
 
 from plait.constrained.compiler import compile_spec
 from plait.constrained.interface import Constraint, ConstraintError, Matcher
 from plait.runtime.core.gen import Gen
+from plait.runtime.models.interface import ForwardBatch
 from plait.runtime.protocol import Usage
 from plait.runtime.wire import AbortStrand, Append, CloseStrand, Define, Ended, OpFailed, Sample, SampleParams, Tokens
 
@@ -127,21 +129,36 @@ def test_the_other_rows_go_on_meanwhile() -> None:
 
 
 def test_a_step_spends_no_more_than_its_budget() -> None:
-    driver = Driver(constraint_step_s=0.02, constraint_slice_s=0.01)
+    driver = Driver(constraint_first_s=0.02, constraint_more_s=0.02, constraint_slice_s=0.01)
     world = slow(driver, "k", "[ab]+x", 10**9, spend=0.01)
     for sid in range(1, 9):
         driver.open(sid, Append(0, prompt(sid)), Sample(1, greedy(5), constraint="k"))
-    driver.step()
-    before = world.looked
-    assert before <= 4, "8 rows share two slices (and one may be late)"
-    for _ in range(16):  # one slice each, at the least
+    for _ in range(20):
+        before = world.looked
         driver.step()
+        assert 1 <= world.looked - before <= 4, "8 rows share two slices for first looks, and two for others"
     matchers = [gen._matcher for gen in driver.core.state.unready]
     assert len(matchers) == 8
     assert all(isinstance(one, Slow) and one.left < 10**9 for one in matchers), "all of them had their turn"
     for sid in range(1, 9):
         driver.send(CloseStrand(sid), AbortStrand(sid))
     driver.run()
+
+
+def test_a_slow_forward_takes_nothing_of_the_budget() -> None:
+    model = FakeModel()
+    forward = model.forward
+
+    def late(batch: ForwardBatch) -> torch.Tensor:
+        time.sleep(0.02)
+        return forward(batch)
+
+    model.forward = late  # type: ignore[method-assign]  # as slow as a real one
+    driver = Driver(model=model, constraint_first_s=0.01, constraint_more_s=0.0, constraint_slice_s=0.01)
+    driver.send(Define("k", compile_spec("regex", "[ab]{40}")))
+    driver.open(1, Append(0, prompt(9)), Sample(1, greedy(60, stop_ids=STOPS), constraint="k"))
+    driver.run()
+    assert len(driver.ended(1).ids) <= len(model.rows) <= 45, "hardly a row sits out"
 
 
 def test_a_limit_met_while_looking_fails_that_strand_alone() -> None:

@@ -76,7 +76,7 @@ def slow_payload(pattern: str) -> bytes:
 
 def test_a_constraint_that_is_slow_to_build_is_built_in_slices() -> None:
     pattern = "(" + "|".join(f"word{at}" for at in range(300)) + ")x"
-    driver = Driver(constraint_step_s=0.0005, constraint_slice_s=0.0005)
+    driver = Driver(constraint_first_s=0.0005, constraint_more_s=0.0005, constraint_slice_s=0.0005)
     driver.send(Define("k", slow_payload(pattern)))
     driver.open(1, Append(0, prompt(9)), Sample(1, greedy(40, stop_ids=(EOS, OTHER_EOS)), constraint="k"))
     driver.open(2, Append(0, prompt(8)), Sample(1, greedy(5)))
@@ -92,7 +92,7 @@ def test_a_constraint_that_is_slow_to_build_is_built_in_slices() -> None:
 
 def test_one_that_is_forgotten_while_it_is_built_leaves_no_thread() -> None:
     before = threading.active_count()
-    driver = Driver(constraint_step_s=0.0002, constraint_slice_s=0.0002)
+    driver = Driver(constraint_first_s=0.0002, constraint_more_s=0.0002, constraint_slice_s=0.0002)
     driver.send(Define("k", slow_payload("(" + "|".join(f"word{at}" for at in range(2000)) + ")x")))
     driver.open(1, Append(0, prompt(9)), Sample(1, greedy(40), constraint="k"))
     driver.step()

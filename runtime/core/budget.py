@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import time
-
 
 class Budget:
-    """``seconds`` for all rows of a step together, in slices: what takes long gives way to what does not."""
+    """Two purses, refilled for each step: ``first`` seconds for rows that look for the first time at their place in the
+    text (most find out at once), ``more`` seconds for those that could not at their first look. One look gets at most
+    ``share`` of either."""
 
-    def __init__(self, seconds: float, share: float) -> None:
-        self._seconds = seconds
+    def __init__(self, first: float, more: float, share: float) -> None:
+        self._full = (first, more)
         self._share = share
-        self._end = 0.0
-        self.renew()
+        self._left = [first, more]
 
     def renew(self) -> None:
         """A step begins."""
-        self._end = time.monotonic() + self._seconds
+        self._left = list(self._full)
 
-    def slice(self) -> float:
-        """Seconds for one row now; 0 when the step's are used up."""
-        return max(0.0, min(self._share, self._end - time.monotonic()))
+    def slice(self, again: bool) -> float:
+        """Seconds that a row may have now; 0 when the purse is empty. ``again``: it is not its first look."""
+        return max(0.0, min(self._share, self._left[again]))
+
+    def spent(self, again: bool, seconds: float) -> None:
+        self._left[again] -= seconds

@@ -138,8 +138,6 @@ class Prepare:
 
     def run(self, state: State, turn: Turn) -> None:
         for gen in list(state.unready):
-            if state.budget.slice() <= 0.0:
-                return
             with state.guard(gen.strand):
                 state.look(gen)
                 if gen.end is not None:

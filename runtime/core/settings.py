@@ -16,9 +16,10 @@ class CoreSettings:
     ``score_rows``: rows of a Score whose logits one step may hold (each is a vocabulary wide).
     ``reserve_share``, ``reserve_cap``: admission keeps this part of a sample's remaining max_tokens (at most the
     cap, in tokens) free for its growth; what grows beyond is what retraction is for.
-    ``constraint_step_s``: seconds that all rows of a step may spend together on finding out what their constraints
-    allow; a row that is not done by then sits out the step. ``constraint_slice_s``: of these, what one row gets at a
-    time. ``constraint_s``: what one row may spend at one place of its text, over all steps, before it is refused.
+    ``constraint_first_s``, ``constraint_more_s``: seconds that all rows of a step may spend together on finding out
+    what their constraints allow, at their first look and at later ones; a row that is not done by then sits out the
+    step. ``constraint_slice_s``: of these, what one row gets at a time. ``constraint_s``: what one row may spend at one
+    place of its text, over all steps, before it is refused.
     ``constraint_bytes``: of built constraints that are kept.
     """
 
@@ -30,7 +31,8 @@ class CoreSettings:
     reserve_share: float = 0.5
     reserve_cap: int = 512
     stats_interval_s: float = 0.25
-    constraint_step_s: float = 0.005
+    constraint_first_s: float = 0.05
+    constraint_more_s: float = 0.005
     constraint_slice_s: float = 0.002
     constraint_s: float = 10.0
     constraint_bytes: int = 512 * 1024 * 1024

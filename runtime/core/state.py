@@ -55,7 +55,7 @@ class State:
         self.ready: deque[Strand] = deque()  # may take up the next op
         self.resting: dict[Strand, None] = {}  # may hold KV and do not run, the longest idle first
         self.constraints = Constraints(vocabulary, settings.constraint_bytes)
-        self.budget = Budget(settings.constraint_step_s, settings.constraint_slice_s)
+        self.budget = Budget(settings.constraint_first_s, settings.constraint_more_s, settings.constraint_slice_s)
         #: gens that look for what their constraints allow, the longest waiting first, and the seconds spent so far
         self.unready: dict[Gen, float] = {}
         self.events: list[CoreEvent] = []
@@ -130,15 +130,19 @@ class State:
 
         Raises OpError for one that takes longer than a setting allows.
         """
-        seconds = self.budget.slice()
         spent = self.unready.pop(gen, 0.0)
         if gen.ready:
             return
+        again = spent > 0.0
+        seconds = self.budget.slice(again)
         if seconds > 0.0:
             began = time.monotonic()
-            if gen.prepare(seconds):
+            ready = gen.prepare(seconds)
+            took = time.monotonic() - began
+            self.budget.spent(again, took)
+            if ready:
                 return
-            spent += time.monotonic() - began
+            spent += took
             if spent > self.settings.constraint_s:
                 raise OpError(
                     "invalid_constraint",
