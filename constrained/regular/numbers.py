@@ -46,6 +46,7 @@ from .decimals import (
     Position,
     power,
 )
+from .exponents import exponent
 from .language import Edges, Language
 
 if TYPE_CHECKING:
@@ -266,8 +267,7 @@ def _decimals(
         scientific = None
 
     def exponents(least: int, most: int) -> Language:
-        key = ("numbers.exponent", least, most)
-        return languages.intern(key, lambda: _exponent_digits(languages, least, most))
+        return exponent(languages, least, most)
 
     free = None
     if step == 1 and places == (0 if whole else PLACES):
@@ -310,53 +310,6 @@ def _digits_of(languages: Languages) -> tuple[Language, Language, Language]:
     return languages.chars(((48, 57),)), languages.chars(((49, 57),)), languages.chars(((48, 48),))
 
 
-def _exponent_digits(languages: Languages, least: int, most: int) -> Language:
-    """Exponents from least to most: an optional sign and up to three digits, with or without leading zeros."""
-    parts = []
-    if most >= 0:
-        plus = languages.repeat(languages.literal("+"), 0, 1)
-        parts.append(languages.concat(plus, _padded(languages, max(least, 0), most)))
-    if least <= 0:
-        parts.append(languages.concat(languages.literal("-"), _padded(languages, max(-most, 0), -least)))
-    return languages.union(*parts)
-
-
-def _padded(languages: Languages, low: int, high: int) -> Language:
-    parts = []
-    for width in (1, 2, 3):
-        if low < 10**width:
-            most = min(high, 10**width - 1)
-            parts.append(_same_length(languages, str(low).rjust(width, "0"), str(most).rjust(width, "0")))
-    return languages.union(*parts)
-
-
-def _same_length(languages: Languages, low: str, high: str) -> Language:
-    """Digit strings of the bounds' length between them, leading zeros included."""
-    length = len(low)
-
-    def build(at: int, tied_low: bool, tied_high: bool) -> Language:
-        tied_low = tied_low and bool(low[at:].strip("0"))
-        tied_high = tied_high and bool(high[at:].strip("9"))
-        if not (tied_low or tied_high):
-            return languages.repeat(languages.chars(((48, 57),)), length - at, length - at)
-        first, last = int(low[at]) if tied_low else 0, int(high[at]) if tied_high else 9
-        if first == last:
-            return languages.concat(languages.literal(str(first)), build(at + 1, tied_low, tied_high))
-        parts = []
-        if tied_low:
-            parts.append(languages.concat(languages.literal(str(first)), build(at + 1, True, False)))
-            first += 1
-        if tied_high:
-            parts.append(languages.concat(languages.literal(str(last)), build(at + 1, False, True)))
-            last -= 1
-        if first <= last:
-            inside = languages.chars(((48 + first, 48 + last),))
-            parts.append(languages.concat(inside, build(at + 1, False, False)))
-        return languages.union(*parts)
-
-    return build(0, True, True)
-
-
 def _exponents_by_places(languages: Languages, whole: bool) -> Language:
     """Unsigned exponent spellings whose value is (not) whole: whole iff the exponent covers the fraction's places."""
     digit, lead, zero = _digits_of(languages)
@@ -369,7 +322,7 @@ def _exponents_by_places(languages: Languages, whole: bool) -> Language:
         else:
             few = languages.repeat(digit, places - 1, places - 1)
             mantissa = languages.concat(lead, point, few, lead, languages.repeat(zero, 0, MANTISSA_PLACES - places))
-        exponents = _exponent_digits(languages, *((places, 307) if whole else (-323, places - 1)))
+        exponents = exponent(languages, *((places, 307) if whole else (-323, places - 1)))
         parts.append(languages.concat(mantissa, letter, exponents))
     # the ends of the floats' range, where the mantissa is bounded too
     ends = (power(308), False, LARGEST, False) if whole else (SMALLEST, False, power(-323), True)
