@@ -293,6 +293,7 @@ void *plait_lexemes_new(const uint8_t *byte, const int32_t *depth, const int32_t
 void plait_lexemes_window(void *lexemes, int32_t state, int32_t low, int32_t high, int32_t free) {
     static_cast<Lexemes *>(lexemes)->window(state, low, high, free);
 }
+void plait_lexemes_total(void *lexemes, int32_t state, int32_t free) { static_cast<Lexemes *>(lexemes)->total(state, free); }
 void plait_lexemes_free(void *lexemes) { delete static_cast<Lexemes *>(lexemes); }
 int64_t plait_lexemes_nbytes(void *lexemes) { return static_cast<Lexemes *>(lexemes)->nbytes; }
 

@@ -56,12 +56,13 @@ struct Trie {
     };
     std::vector<Node> nodes;
     std::vector<int32_t> child_first, child;  // children of node n: child[child_first[n] .. child_first[n + 1]], by byte
+    std::vector<uint8_t> quiet;               // 1: no quote and no backslash in the node and below it
     const int32_t *first, *token_ids;         // Python's memory
     int32_t words, deepest = 0;
 
     Trie(const uint8_t *byte, const int32_t *depth, const int32_t *skip, const int32_t *token, const int32_t *first,
          const int32_t *token_ids, int32_t count, int32_t words)
-        : nodes(count), child_first(count + 1), first(first), token_ids(token_ids), words(words) {
+        : nodes(count), child_first(count + 1), quiet(count), first(first), token_ids(token_ids), words(words) {
         child.reserve(count);
         for (int32_t node = 0; node < count; node++) {
             nodes[node] = {skip[node], token[node], static_cast<uint32_t>(depth[node]) << 8 | byte[node]};
@@ -70,6 +71,10 @@ struct Trie {
             for (int32_t at = node + 1; at < skip[node]; at = skip[at]) child.push_back(at);
         }
         child_first[count] = static_cast<int32_t>(child.size());
+        for (int32_t node = count - 1; node >= 0; node--) {
+            quiet[node] = byte[node] != '"' && byte[node] != '\\';
+            for (int32_t at = child_first[node]; at < child_first[node + 1]; at++) quiet[node] &= quiet[child[at]];
+        }
     }
     uint8_t byte(int32_t node) const { return nodes[node].depth_byte & 255; }
     int32_t depth(int32_t node) const { return nodes[node].depth_byte >> 8; }
@@ -166,6 +171,12 @@ class Lexemes {
         if (state != free) windows[state] = {low, high, free};
     }
 
+    // `state` is a JSON string that every character may go on, always, if not end: outside of escapes it differs from
+    // `free` in where it may end alone.
+    void total(int32_t state, int32_t free) {
+        if (state != free) totals[state] = free;
+    }
+
     // The mask of `state` (one that is its own key), or null with needs. Work done so far is kept for the next call.
     std::shared_ptr<LexemeMask> get(int32_t state) {
         auto found = kept.find(state);
@@ -201,6 +212,7 @@ class Lexemes {
     // A subtree to walk from `state`. `other` is where the base's walk of it is, -1 where the base has nothing there.
     struct Below {
         int32_t node, state, other;
+        bool total;  // outside of escapes, in a walk that `total` speaks of
     };
     struct Walk {
         std::vector<Below> todo, blocked;
@@ -218,6 +230,7 @@ class Lexemes {
     std::unordered_map<int32_t, Kept> kept;
     std::unordered_map<int32_t, Walk> walks;
     std::unordered_map<int32_t, Window> windows;
+    std::unordered_map<int32_t, int32_t> totals;
     std::unordered_map<int32_t, Counted> counted;
     std::list<int32_t> order;
     std::vector<Pair> stack;
@@ -227,19 +240,23 @@ class Lexemes {
             needs->add(Needs::ROW, state);
             return nullptr;
         }
-        if (walks.size() > 64 && !walks.count(state)) walks.clear();
-        Walk &walk = walks[state];
-        if (!walk.made) {
-            walk.made = std::make_shared<LexemeMask>();
-            int32_t other = base_of(state);
+        if (!walks.count(state)) {
+            auto free = totals.find(state);
+            bool total = free != totals.end();
+            if (total && !get(free->second)) return nullptr;
+            if (walks.size() > 64) walks.clear();
+            int32_t other = total ? free->second : base_of(state);
+            Walk &begun = walks[state];
+            begun.made = std::make_shared<LexemeMask>();
             if (other >= 0) {
-                walk.base = kept[other].mask;
-                walk.made->mask = walk.base->mask;
+                begun.base = kept[other].mask;
+                begun.made->mask = begun.base->mask;
             } else {
-                walk.made->mask.assign(trie.words, 0);
+                begun.made->mask.assign(trie.words, 0);
             }
-            walk.todo.push_back({0, state, other});
+            begun.todo.push_back({0, state, other, total});
         }
+        Walk &walk = walks[state];
         if (!run(walk)) return nullptr;
         if (walk.base) inherit(walk);
         std::shared_ptr<LexemeMask> made = std::move(walk.made);
@@ -324,7 +341,7 @@ class Lexemes {
             if (ends) walk.made->exits.push_back(node);
             if (__builtin_expect(rows[static_cast<int64_t>(next) * 256] == -2, 0)) {
                 needs->add(Needs::ROW, next);
-                walk.blocked.push_back({node, next, -1});
+                walk.blocked.push_back({node, next, -1, false});
                 node = here.skip;
             } else {
                 states[depth].state = next;
@@ -338,9 +355,14 @@ class Lexemes {
     void beside(Walk &walk, Below from) {
         uint32_t *mask = walk.made->mask.data();
         int32_t end = trie.nodes[from.node].skip;
+        int32_t total_from = from.total ? from.node : end;  // first node outside of the escape that was walked last
         stack[trie.depth(from.node)] = {from.state, from.other};
         for (int32_t node = from.node + 1; node < end;) {
             Trie::Node here = trie.nodes[node];
+            if (node >= total_from && trie.quiet[node]) {
+                node = here.skip;
+                continue;
+            }
             int32_t depth = here.depth_byte >> 8, byte = here.depth_byte & 255;
             Pair at = stack[depth - 1];
             int32_t next = table->row(at.state)[byte], other = table->row(at.other)[byte];
@@ -372,8 +394,10 @@ class Lexemes {
                 continue;
             }
             if (ends) walk.made->exits.push_back(node);
+            bool total = node >= total_from && byte != '\\';
+            if (!total) total_from = std::max(total_from, here.skip);
             if (!other_goes_on || !table->filled(next) || !table->filled(other)) {
-                walk.todo.push_back({node, next, other_goes_on ? other : -1});
+                walk.todo.push_back({node, next, other_goes_on ? other : -1, total});
                 node = here.skip;
             } else {
                 stack[depth] = {next, other};

@@ -167,6 +167,10 @@ def test_strings_that_differ_little(data: st.DataObject) -> None:
         languages.intersect(length, other),
         languages.concat(length, languages.literal("b"), languages.ANY),
         languages.union(languages.concat(languages.literals(names), languages.literal("a")), languages.ANY),
+        languages.concat(languages.ANY, languages.literals([*names, "ab"]), languages.ANY),
+        languages.concat(languages.ANY, languages.literal("b")),
+        languages.intersect(other, languages.complement(languages.repeat(languages.chars(((97, 98),)), 1, 3))),
+        languages.complement(languages.concat(languages.literal("a"), languages.ANY)),
     ]
     for language in data.draw(st.permutations(some)):
         if language is languages.EMPTY:

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from ...native import loader
 from ..interface import ConstraintError, Unfinished
 from ..masks import Mask, MaskCache
+from ..regular.endless import endless
 from ..vocabulary import Vocabulary
 from .lexemes import LexemeTable
 from .rules import Lexeme, Rules
@@ -337,21 +338,26 @@ class NativeMachine:
                 if shared.generation != lexemes.generation:
                     shared.refresh(lexemes)
                 shared.keys[value] = shared.keys[key] = key
-                self._say_window(key)
+                self._describe(key)
             if shared.generation != lexemes.generation:
                 shared.refresh(lexemes)
             self._check_deadline()
 
-    def _say_window(self, state: int) -> None:
-        """Tell native code of a string bounded in length alone: its mask is counted, without rows of its own."""
+    def _describe(self, state: int) -> None:
+        """Tell native code of strings whose masks need few rows or none: bounded in length alone, or without end."""
         lexeme = self.lexemes.lexeme(state)
-        if lexeme is not None and lexeme.json:
-            languages = self.lexemes.languages
-            bounds = languages.window(lexeme.language)
-            if bounds is not None:
-                low, high = bounds
-                free = self.lexemes.start(Lexeme(languages.ANY, True))
-                self._library.plait_lexemes_window(self._shared.handle, state, low, -1 if high is None else high, free)
+        if lexeme is None or not lexeme.json:
+            return
+        languages, handle = self.lexemes.languages, self._shared.handle
+        if bounds := languages.window(lexeme.language):
+            low, high = bounds
+            self._library.plait_lexemes_window(handle, state, low, -1 if high is None else high, self._free())
+        elif endless(languages, lexeme.language):
+            self._library.plait_lexemes_total(handle, state, self._free())
+
+    def _free(self) -> int:
+        """The state of any JSON string at all."""
+        return self.lexemes.start(Lexeme(self.lexemes.languages.ANY, True))
 
     def _add(self, nonterminal: int) -> None:
         """Encode the productions of a nonterminal as ``Stacks::add`` of native/stacks.h reads them.
@@ -410,6 +416,7 @@ def _library() -> ctypes.CDLL | None:
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "plait_lexemes_new": (pointer, [*[pointer] * 6, number, number, text, pointer, pointer, long]),
         "plait_lexemes_window": (None, [pointer, *[number] * 4]),
+        "plait_lexemes_total": (None, [pointer, number, number]),
         "plait_lexemes_free": (None, [pointer]),
         "plait_lexemes_nbytes": (long, [pointer]),
         "plait_machine_new": (pointer, [pointer, pointer, *[long] * 4]),
