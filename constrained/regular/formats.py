@@ -236,7 +236,10 @@ _PRIVATE = "\\ue000-\\uf8ff\\U000f0000-\\U000ffffd\\U00100000-\\U0010fffd"
 
 def _uri(languages: Languages, international: bool, reference: bool) -> Language:
     """Put together from few classes, since those of RFC 3987 are long."""
-    regex, concat, union = (lambda pattern: languages.regex(pattern, ours=True)), languages.concat, languages.union
+    concat, union = languages.concat, languages.union
+
+    def regex(pattern: str) -> Language:
+        return languages.regex(pattern, ours=True)
 
     def some(*parts: Language) -> Language:
         return languages.repeat(union(*parts), 0, None)
