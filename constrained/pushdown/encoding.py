@@ -74,6 +74,8 @@ class Shapes:
         self._missing = list(missing)
         self._escapes = escapes
         self._known: dict[tuple[int, bool, int, Pieces], Shape] = {}
+        #: by identity of the layout (which is kept, so that its id stays its own)
+        self._by_layout: dict[tuple[int, bool, int], tuple[Pieces, Shape]] = {}
         self.closed = self.make(END, True, 0, ())[0]
 
     def __len__(self) -> int:
@@ -105,11 +107,16 @@ class Shapes:
         if type(first) is Shape:
             return first, second
         language: Language = first
-        places: dict[Language, int] = {}
-        pieces = [(low, high, places.setdefault(target, len(places))) for low, high, target in language.edges()]
+        layout, targets = language.layout()
         kind = (CLOSABLE if language.accepting else STRING) if second else RAW
-        shape, _ = self.make(kind, second, 0, pieces)  # numbered in order already
-        return shape, list(places)
+        key = (kind, second, id(layout))
+        known = self._by_layout.get(key)
+        if known is None or known[0] is not layout:
+            shape, _ = self.make(kind, second, 0, layout)  # numbered in order already
+            known = (layout, shape)
+            if len(layout) > 16:  # a short one is as soon compared as looked up
+                self._by_layout[key] = known
+        return known[1], targets
 
     def open(self, shape: Shape) -> NDArray[np.intp]:
         """Work out ``children``, ``column`` (given back) and ``only``."""

@@ -7,6 +7,7 @@ worked out once per :class:`Alphabet`, however many positions of a counter ask.
 from __future__ import annotations
 
 from ..charset import ALL, Ranges, intersect, normalize
+from .language import Layout
 
 
 class CharSet:
@@ -38,6 +39,8 @@ class Alphabet:
         self._joins: dict[frozenset[CharSet], CharSet] = {}
         self._outsides: dict[CharSet, CharSet] = {}
         self._cells: dict[tuple[CharSet, ...], tuple[Cell, ...]] = {}
+        self._layouts: dict[tuple[CharSet, ...], tuple[Layout, tuple[int, ...]]] = {}
+        self._same: dict[Layout, Layout] = {}
         #: ranges held in the tables, for the memory estimate
         self.held = 0
         self.none = self._intern(())
@@ -95,6 +98,18 @@ class Alphabet:
         if found is None:
             found = self._cells[sets] = self._partition(sets)
             self.held += len(found) * 4
+        return found
+
+    def layout(self, sets: tuple[CharSet, ...]) -> tuple[Layout, tuple[int, ...]]:
+        """The ranges of disjoint ``sets`` in order, with the number of their set; sets are renumbered as they come,
+        and the second part says which of ``sets`` each number is. Equal layouts are the same object."""
+        found = self._layouts.get(sets)
+        if found is None:
+            spans = sorted((low, high, number) for number, one in enumerate(sets) for low, high in one.ranges)
+            order: dict[int, int] = {}
+            layout = tuple([(low, high, order.setdefault(number, len(order))) for low, high, number in spans])
+            found = self._layouts[sets] = (self._same.setdefault(layout, layout), tuple(order))
+            self.held += len(layout)
         return found
 
     def _partition(self, sets: tuple[CharSet, ...]) -> tuple[Cell, ...]:

@@ -16,6 +16,8 @@ from abc import ABC, abstractmethod
 
 #: (lowest code point, highest, what may follow); sorted, disjoint, surrogate-free; no target is empty
 Edges = tuple[tuple[int, int, "Language"], ...]
+#: the same with targets by number, in the order they first come
+Layout = tuple[tuple[int, int, int], ...]
 
 
 class Language(ABC):
@@ -42,6 +44,13 @@ class Language(ABC):
         much work) and :class:`..interface.Unfinished` when the deadline passes; called again, it goes on where it was.
         """
 
+    def layout(self) -> tuple[Layout, tuple[Language, ...]]:
+        """The edges with their targets numbered, and the targets. Positions made by ``Languages`` that have the same
+        edges give the same Layout object (Unicode's ``\\w`` has some 730), so work on it is done once."""
+        numbers: dict[Language, int] = {}
+        edges = tuple([(low, high, numbers.setdefault(to, len(numbers))) for low, high, to in self.edges()])
+        return edges, tuple(numbers)
+
     @abstractmethod
     def capped(self, length: int) -> Language:
         """A position that allows the same texts of up to ``length`` code points (as prefixes), with every counter cut
@@ -53,9 +62,10 @@ class Language(ABC):
         at: Language = self
         for char in text:
             code = ord(char)
-            for low, high, target in at.edges():
+            layout, targets = at.layout()
+            for low, high, number in layout:
                 if low <= code <= high:
-                    at = target
+                    at = targets[number]
                     break
             else:
                 return False

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from ..interface import ConstraintError
 from .alphabet import CharSet
-from .language import Edges, Language
+from .language import Edges, Language, Layout
 from .terms import Term
 
 if TYPE_CHECKING:
     from .languages import Languages
 
+#: most edges of a position that are kept; more are put together again from the shared layout
+KEPT = 64
 #: (next code points, what may follow), one per target
 Classes = tuple[tuple[CharSet, Language], ...]
 
@@ -23,7 +25,18 @@ Classes = tuple[tuple[CharSet, Language], ...]
 class State(Language):
     """What the positions made here share: raw classes by :meth:`expand`, dead ends left out in ``classes``."""
 
-    __slots__ = ("_capped", "_classes", "_edges", "_raw", "accepting", "live", "longest", "owner", "shortest")
+    __slots__ = (
+        "_capped",
+        "_classes",
+        "_edges",
+        "_layout",
+        "_raw",
+        "accepting",
+        "live",
+        "longest",
+        "owner",
+        "shortest",
+    )
 
     accepting: bool
     shortest: int
@@ -40,6 +53,7 @@ class State(Language):
         self._raw: Classes | None = None
         self._classes: Classes | None = None
         self._edges: Edges | None = None
+        self._layout: tuple[Layout, tuple[Language, ...]] | None = None
         self._capped: tuple[int, Language] | None = None
 
     def raw(self) -> Classes:
@@ -76,15 +90,18 @@ class State(Language):
     def edges(self) -> Edges:
         found = self._edges
         if found is None:
+            layout, targets = self.layout()
+            found = tuple([(low, high, targets[number]) for low, high, number in layout])
+            if len(found) <= KEPT:
+                self._edges = found
+        return found
+
+    def layout(self) -> tuple[Layout, tuple[Language, ...]]:
+        found = self._layout
+        if found is None:
             classes = self.classes()
-            if len(classes) == 1:
-                chars, target = classes[0]
-                found = tuple([(low, high, target) for low, high in chars.ranges])
-            else:
-                spans = [(low, high, target) for chars, target in classes for low, high in chars.ranges]
-                spans.sort(key=_low)
-                found = tuple(spans)
-            self._edges = found
+            layout, order = self.owner.alphabet.layout(tuple([chars for chars, _ in classes]))
+            found = self._layout = (layout, tuple([classes[number][1] for number in order]))
         return found
 
     def capped(self, length: int) -> Language:
@@ -100,10 +117,6 @@ class State(Language):
     def size(self) -> int:
         """About how much work it is to expand this position."""
         return 1
-
-
-def _low(span: tuple[int, int, Language]) -> int:
-    return span[0]
 
 
 class Union(State):
