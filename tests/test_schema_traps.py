@@ -462,8 +462,24 @@ def test_many_alternatives_stay_small() -> None:
     )
 
 
+def test_equal_items() -> None:
+    equal = Written({"type": "array", "not": {"uniqueItems": True}})
+    for value in ([1, 1], [1, 2, 1], [{"a": 1}, 2, {"a": 1}], ["a", "b", "a", "c"], [[], []]):
+        assert equal.writes(value), value
+    for value in ([], [1], [1, 2], [1, True], [{"a": 1}, {"a": 2}]):
+        assert not equal.writes(value), value
+    by_position = {"prefixItems": [{"type": "string"}, {"type": "integer"}], "items": {"type": ["integer", "boolean"]}}
+    written = Written({"type": "array", "not": {"uniqueItems": True}, "maxItems": 4, **by_position})
+    for value in (["a", 1, 1], ["a", 1, True, True], ["a", 1, 2, 1]):
+        assert written.writes(value), value
+    for value in (["a"], ["a", 1, 2], ["a", 1, 2, 3], ["a", 1, 1, 2, 3]):
+        assert not written.writes(value), value
+    with pytest.raises(ConstraintError, match="no JSON value"):
+        Written({"type": "array", "not": {"uniqueItems": True}, "maxItems": 2, **by_position})
+
+
 def test_strict_or_not() -> None:
-    schema = {"type": "array", "items": {"type": "integer"}, "not": {"uniqueItems": True}, "minItems": 2}
+    schema = {"type": "array", "contains": {"type": "integer"}, "not": {"uniqueItems": True}}
     with pytest.raises(ConstraintError, match="'uniqueItems' at #/not"):
         Written(schema).forced()
     relaxed = Written(schema, strict=False)

@@ -21,9 +21,12 @@ from .unevaluated import Unevaluated
 
 if TYPE_CHECKING:
     from .compile import Compiler
+    from .twins import TwinItems
     from .unique import UniqueItems
 
 MAX_WAYS = 256
+#: pending until two items are equal
+TWIN = -1
 
 
 class Row(NamedTuple):
@@ -31,6 +34,8 @@ class Row(NamedTuple):
 
     goal: Goal
     after: Place
+    #: the value itself decides what follows: see :meth:`ArrayClause.follow`
+    remember: bool = False
 
 
 class Place(NamedTuple):
@@ -39,6 +44,8 @@ class Place(NamedTuple):
     pending: frozenset[int]
     #: values that may not come again (their json_key), where items are to be unique
     used: frozenset[Hashable] = frozenset()
+    #: where the second of two equal items is to come
+    twin: int = -1
 
 
 class ItemRule:
@@ -124,6 +131,7 @@ class ArrayClause:
             self._cap = max(self._cap, rule.low, 0 if rule.high is None else rule.high + 1)
         self.simple = not (self.contains or self.violations or any(rule.unless for rule in self.rules))
         self.distinct: UniqueItems | None = None
+        self.twins: TwinItems | None = None
         if self.unique is not None and self.possible_at_all and (self.high is None or self.high > 1):
             self._be_unique(self.unique)
         elif self.unique is not None and not self.unique.holds:
@@ -147,19 +155,33 @@ class ArrayClause:
         self.unique = atom
 
     def _be_unique(self, atom: Unique) -> None:
-        if not atom.holds:
-            self.compiler.options.unsupported(
-                "uniqueItems", atom.pointer, "that two items are equal (uniqueItems under not or oneOf) cannot be kept"
-            )
-            return
+        from .twins import TwinItems
         from .unique import UniqueItems
 
+        if atom.holds:
+            self.distinct = UniqueItems(self.compiler, self)
+        elif self.simple:
+            self.twins = TwinItems(self.compiler, self)
+        else:
+            self.compiler.options.unsupported(
+                "uniqueItems",
+                atom.pointer,
+                "that two items are equal (uniqueItems under not, if or oneOf) cannot be kept beside contains or "
+                "another schema that must not hold",
+            )
+            return
         self.simple = False
-        self.distinct = UniqueItems(self.compiler, self)
+
+    def next(self, index: int) -> int:
+        """The position after this one, up to where all are alike."""
+        return min(index + 1, self._cap)
 
     @property
     def start(self) -> Place:
-        return Place(0, (0,) * len(self.contains), frozenset(range(len(self.violations))))
+        pending = set(range(len(self.violations)))
+        if self.twins is not None:
+            pending.add(TWIN)
+        return Place(0, (0,) * len(self.contains), frozenset(pending))
 
     def base(self, index: int) -> Goal:
         """What the item at this position must satisfy, contains and violations aside."""
@@ -185,7 +207,7 @@ class ArrayClause:
     def may_end(self, place: Place) -> bool:
         return (
             place.index >= self.low
-            and all(self.violations[one].has_length(place.index) for one in place.pending)
+            and all(one != TWIN and self.violations[one].has_length(place.index) for one in place.pending)
             and all(count >= one.low for count, one in zip(place.matches, self.contains, strict=True))
         )
 
@@ -194,9 +216,20 @@ class ArrayClause:
         if self.distinct is not None:
             yield from self.distinct.rows(place)
             return
+        if self.twins is not None:
+            yield from self.twins.rows(place)
+            return
         for row in self.moves(place):
             if self.simple or self.live(row.after):
                 yield row
+
+    def follow(self, place: Place, text: bytes) -> Place | None:
+        """The state after an item that is remembered; None if that item may not stand there."""
+        if self.twins is not None:
+            return self.twins.follow(place, text)
+        assert self.distinct is not None
+        after = self.distinct.follow(place, text)
+        return after if after.used != place.used and self.live(after) else None
 
     def _steps(self, place: Place) -> Iterator[Place]:
         if self.distinct is not None:
@@ -208,7 +241,7 @@ class ArrayClause:
             return
         ask = self.compiler.solver.ask
         goal = self.base(place.index)
-        index = min(place.index + 1, self._cap)
+        index = self.next(place.index)
         if not ask(goal):
             return
         if self.simple:
@@ -281,6 +314,8 @@ class ArrayClause:
 
     def live(self, place: Place) -> bool:
         """Whether the array can still be completed from here."""
+        if self.twins is not None:
+            return self.twins.live(place)
         known = self._live.get(place)
         if known is not None:
             return known

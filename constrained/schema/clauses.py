@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .conflict import Conflicts
 from .formula import Formula, TooMany
 from .goals import Goals, Literal
+from .merged import Count, Has, Merger
 from .node import Node
 from .unevaluated import Unevaluated, total
 
@@ -26,23 +27,11 @@ if TYPE_CHECKING:
 
 #: clauses of one schema, at most
 MAX_CLAUSES = 2_000
+#: clauses past which alternatives are said as violated groups, where they can be
+MANY_CLAUSES = 200
 
 Clause = frozenset[Hashable]
 Clauses = tuple[Clause, ...]
-
-
-class Has(NamedTuple):
-    """The object has this key, or has it not."""
-
-    name: str
-    there: bool
-
-
-class Count(NamedTuple):
-    """How many keys or items there are."""
-
-    low: int
-    high: int | None
 
 
 class Items(NamedTuple):
@@ -83,6 +72,16 @@ class ClauseAlgebra:
     def meet(self, parts: list[Clauses]) -> Clauses:
         if not parts:
             return self.top
+        try:
+            return self._product(parts, MANY_CLAUSES)
+        except TooMany:
+            return self._product([self.fewer(part) for part in parts], MAX_CLAUSES)
+
+    def fewer(self, clauses: Clauses) -> Clauses:
+        """The same in fewer clauses, if that can be had."""
+        return clauses
+
+    def _product(self, parts: list[Clauses], limit: int) -> Clauses:
         product = parts[0]
         for part in parts[1:]:
             if len(product) == 1 and not product[0]:
@@ -90,7 +89,7 @@ class ClauseAlgebra:
                 continue
             if len(part) == 1 and not part[0]:
                 continue
-            if len(product) * len(part) > 50 * MAX_CLAUSES:
+            if len(product) * len(part) > 50 * limit:
                 raise TooMany(_TOO_MANY)
             made: dict[Clause, None] = {}
             for left in product:
@@ -103,6 +102,8 @@ class ClauseAlgebra:
                         both = left | right
                         if not self.impossible(both):
                             made[both] = None
+            if len(made) > limit:
+                raise TooMany(_TOO_MANY)
             product = _absorbed(made)
         return product
 
@@ -202,6 +203,10 @@ class ObjectAlgebra(ClauseAlgebra):
     def __init__(self, goals: Goals, languages: Languages) -> None:
         super().__init__(goals)
         self.conflicts = Conflicts(goals, languages)
+        self._merger = Merger(goals)
+
+    def fewer(self, clauses: Clauses) -> Clauses:
+        return self._merger.one_clause(clauses) or clauses
 
     def present(self, name: str, there: bool) -> Clauses:
         return (frozenset((Has(name, there),)),)

@@ -294,7 +294,7 @@ class Rows:
 
     def _expand(self, place: Place) -> Iterator[Production]:
         for row in self._clause.rows(place):
-            after = self._tail(row.after) if self._clause.distinct is None else self._dependent(row.after)
+            after = self._dependent(row.after) if row.remember else self._tail(row.after)
             yield (self._compiler.value(row.goal, self._inside), after)
 
     def _tail(self, place: Place) -> int:
@@ -304,13 +304,11 @@ class Rows:
         return found
 
     def _dependent(self, place: Place) -> int:
-        """What follows an item that is not to come again."""
-        distinct = self._clause.distinct
-        assert distinct is not None
+        """What follows an item whose value is remembered."""
 
         def resolve(text: bytes) -> int | None:
-            after = distinct.follow(place, text)
-            return self._tail(after) if after.used != place.used and self._clause.live(after) else None
+            after = self._clause.follow(place, text)
+            return None if after is None else self._tail(after)
 
         return self._compiler.rules.add_dependent(lambda: list(self._after(place)), resolve)
 

@@ -50,7 +50,7 @@ class UniqueItems:
                 continue
             goal = self._without(row.goal, place.used | self._fatal(row, place.used))
             if self._compiler.solver.ask(goal):
-                yield Row(goal, row.after._replace(used=place.used))
+                yield Row(goal, row.after._replace(used=place.used), remember=True)
 
     def follow(self, place: Place, text: bytes) -> Place:
         """The state after an item that was written as ``text``."""
