@@ -214,11 +214,13 @@ def test_capped_is_the_same_up_to_its_length(pattern: str, length: int) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(SIMPLE, st.integers(0, 3), st.integers(0, 4), SIMPLE, st.integers(0, 3))
-def test_capped_formulas_are_the_same_up_to_the_length(a: str, low: int, more: int, b: str, length: int) -> None:
+@given(SIMPLE, st.integers(0, 9), st.integers(0, 4), SIMPLE, st.sampled_from(["", "[ab]*", "a+"]), st.integers(0, 3))
+def test_capped_formulas_are_the_same_up_to_the_length(
+    a: str, low: int, more: int, b: str, tail: str, length: int
+) -> None:
     languages = Languages()
-    window = languages.repeat(languages.chars([(0, 0x10FFFF)]), low, low + 10 * more)
-    x, y = languages.regex(a), languages.regex(f"(?:{b}){{3,9}}")
+    window = languages.repeat(languages.chars([(0, 0x10FFFF)]), low, low + 10 * more if more < 4 else None)
+    x, y = languages.regex(a + tail), languages.regex(f"(?:{b}){{3,9}}{tail}")
     language = languages.intersect(languages.union(x, y), window)
     if language is languages.EMPTY:
         return

@@ -24,6 +24,8 @@ from .terms import Arena
 
 #: longest pattern accepted, in characters
 MAX_PATTERN = 1_000_000
+#: most groups inside of one another; fixed, so that a pattern that was accepted once is accepted in every thread
+MAX_DEPTH = 100
 
 IGNORECASE, MULTILINE, DOTALL, VERBOSE, ASCII = 1, 2, 4, 8, 16
 FLAGS = {"i": IGNORECASE, "m": MULTILINE, "s": DOTALL, "x": VERBOSE, "a": ASCII, "u": 0}
@@ -50,19 +52,16 @@ class Parser:
         self.text = text
         self.arena = arena
         self.at = 0
-        self.groups = 0
+        self.depth = 0
         self.names: set[str] = set()
 
     def parse(self) -> Node:
         if len(self.text) > MAX_PATTERN:
             raise ConstraintError(f"the regex has {len(self.text):,} characters; at most {MAX_PATTERN:,} are accepted")
-        try:
-            tree = self.alternatives(0)
-            if self.at < len(self.text):
-                raise self.invalid("unbalanced parenthesis", self.at)
-            return tree
-        except RecursionError:
-            raise ConstraintError("the regex is nested too deeply; use fewer groups inside groups") from None
+        tree = self.alternatives(0)
+        if self.at < len(self.text):
+            raise self.invalid("unbalanced parenthesis", self.at)
+        return tree
 
     # ------------------------------------------------------------ what the flavours differ in
 
@@ -210,7 +209,6 @@ class Parser:
     def group(self, at: int, flags: int) -> Node:
         text = self.text
         if text[self.at : self.at + 1] != "?":
-            self.groups += 1
             return self.closed(at, flags)
         self.at += 1
         rest = text[self.at : self.at + 2]
@@ -228,7 +226,6 @@ class Parser:
             if match[1] in self.names:
                 raise self.invalid(f"the group name {match[1]!r} is used twice", at)
             self.names.add(match[1])
-            self.groups += 1
             self.at = match.end()
             return self.closed(at, flags)
         if match := _SCOPED_FLAGS.match(text, self.at):
@@ -252,7 +249,13 @@ class Parser:
         raise self.invalid(f"the group (?{first}", at)
 
     def closed(self, at: int, flags: int) -> Node:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise ConstraintError(
+                f"the regex is nested too deeply: at most {MAX_DEPTH} groups may stand inside one another"
+            )
         inner = self.alternatives(flags)
+        self.depth -= 1
         if self.text[self.at : self.at + 1] != ")":
             raise self.invalid("a missing ), for the ( that opens", at)
         self.at += 1
