@@ -237,9 +237,9 @@ def _check(data: dict[str, Any], limits: Limits, until: float) -> tuple[float, t
     notes = tuple(dict.fromkeys(note for schema in _schemas(data) for note in _schema_notes(schema)))
     vocabulary = _bytes()
     lexicon = Lexicon(vocabulary)
-    began = time.perf_counter()
+    began = time.process_time()  # not the clock: others may have the cores, and the first one loads the native library
     constraint = build(data, vocabulary, "", lexicon)
-    build_s = time.perf_counter() - began
+    build_s = time.process_time() - began
     if time.monotonic() >= until:
         raise Late(_late(limits.seconds))
     if build_s > limits.build_seconds:
