@@ -15,14 +15,14 @@ begin with one of them is where a path starts. So ``A`` is a start ``c`` of some
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..interface import ConstraintError
 from ..pushdown.rules import Item, Lexeme, Production, Rules
 from .simplify import prune, simplify
-from .tree import Alt, Expression, Grammar, Name, Opaque, Ref, Repeat, Seq, Terminal, components
+from .tree import Alt, Expression, Grammar, Name, Opaque, Ref, Repeat, Seq, Terminal, components, spread
 
 if TYPE_CHECKING:
     from ..regular.languages import Languages
@@ -141,25 +141,19 @@ class _Lowering:
     def _drop_empty(self) -> None:
         """Take symbols that only ever are the empty text out of all sequences."""
         symbols = self._all()
-        written: set[_Symbol] = set()
 
-        def some(symbol: _Symbol) -> bool:
+        def some(symbol: Hashable, written: Collection[Hashable]) -> bool:
             if isinstance(symbol, Terminal):
                 return symbol.language.longest != 0
             return isinstance(symbol, Opaque) or symbol in written
 
-        changed = True
-        while changed:
-            changed = False
-            for symbol in symbols:
-                if symbol not in written:
-                    inside = [(symbol.body,)] if isinstance(symbol, _Counted) else symbol.alternatives
-                    if any(some(part) for sequence in inside for part in sequence):
-                        written.add(symbol)
-                        changed = True
+        written = spread(
+            {symbol: _inside(symbol) for symbol in symbols},
+            lambda symbol, known: any(some(part, known) for part in _inside(symbol)),
+        )
         for symbol in symbols:
             if isinstance(symbol, _Plain):
-                kept = [tuple([part for part in sequence if some(part)]) for sequence in symbol.alternatives]
+                kept = [tuple([part for part in sequence if some(part, written)]) for sequence in symbol.alternatives]
                 symbol.alternatives = list(dict.fromkeys(kept))
 
     def nullable(self, symbol: _Symbol) -> bool:
@@ -175,18 +169,20 @@ class _Lowering:
 
     def _find_nullable(self) -> None:
         symbols = self._all()
-        self._nullable = dict.fromkeys(symbols, False)
-        changed = True
-        while changed:
-            changed = False
-            for symbol in symbols:
-                if not self._nullable[symbol]:
-                    if isinstance(symbol, _Counted):
-                        empty = symbol.low == 0 or self.nullable(symbol.body)
-                    else:
-                        empty = any(all(map(self.nullable, sequence)) for sequence in symbol.alternatives)
-                    if empty:
-                        self._nullable[symbol] = changed = True
+        known: Collection[Hashable] = ()
+
+        def empty(symbol: Hashable) -> bool:
+            return symbol.language.accepting if isinstance(symbol, Terminal) else symbol in known
+
+        def holds(symbol: Hashable, found: Collection[Hashable]) -> bool:
+            nonlocal known
+            known = found
+            if isinstance(symbol, _Counted):
+                return symbol.low == 0 or empty(symbol.body)
+            return isinstance(symbol, _Plain) and any(all(map(empty, sequence)) for sequence in symbol.alternatives)
+
+        found = spread({symbol: _inside(symbol) for symbol in symbols}, holds)
+        self._nullable = {symbol: symbol in found for symbol in symbols}
 
     def _begins(self, symbol: _Nonterminal) -> set[Hashable]:
         """The nonterminals that it can begin with."""
@@ -330,6 +326,13 @@ class _Lowering:
         if low == 0:
             found.append(())
         return found
+
+
+def _inside(symbol: Hashable) -> set[Hashable]:
+    """The symbols that a nonterminal is made of."""
+    if isinstance(symbol, _Counted):
+        return {symbol.body}
+    return {part for sequence in symbol.alternatives for part in sequence} if isinstance(symbol, _Plain) else set()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ..interface import ConstraintError
@@ -26,6 +27,7 @@ from .tree import (
     nullable,
     nullables,
     references,
+    spread,
 )
 
 if TYPE_CHECKING:
@@ -41,17 +43,8 @@ _PARTS = 20_000
 def prune(grammar: Grammar, start: Name, languages: Languages) -> Grammar:
     """Without what can produce nothing, and without rules that ``start`` does not reach. Raises ConstraintError if
     ``start`` produces nothing."""
-    productive: set[Name] = set()
-    users: dict[Name, list[Name]] = {}
-    for name, expression in grammar.rules.items():
-        for used in references(expression):
-            users.setdefault(used, []).append(name)
-    todo = list(grammar.rules)
-    while todo:
-        name = todo.pop()
-        if name not in productive and _produces(grammar.rules[name], productive, languages):
-            productive.add(name)
-            todo.extend(users.get(name, ()))
+    uses = {name: references(rule) for name, rule in grammar.rules.items()}
+    productive = spread(uses, lambda name, known: _produces(grammar.rules[name], known, languages))
     if start not in productive:
         raise ConstraintError(
             f"{_said(start)} produces no text: every alternative leads back to a rule that never ends "
@@ -75,7 +68,7 @@ def _said(name: Name) -> str:
     return f"rule {own}" if own and own != "%start" else "the start" if own else "it"
 
 
-def _produces(expression: Expression, productive: set[Name], languages: Languages) -> bool:
+def _produces(expression: Expression, productive: Collection[Name], languages: Languages) -> bool:
     if isinstance(expression, Terminal):
         return expression.language is not languages.EMPTY
     if isinstance(expression, Ref):
@@ -89,7 +82,7 @@ def _produces(expression: Expression, productive: set[Name], languages: Language
     return True
 
 
-def _pruned(expression: Expression, productive: set[Name], languages: Languages) -> Expression | None:
+def _pruned(expression: Expression, productive: Collection[Name], languages: Languages) -> Expression | None:
     """The productive part; None if there is none."""
     if isinstance(expression, Seq):
         parts = [_pruned(part, productive, languages) for part in expression.parts]

@@ -9,7 +9,7 @@ Expressions are compared by identity; the same one may stand in several places.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ..regular.language import Language
@@ -109,14 +109,27 @@ def nullable(expression: Expression, known: Collection[Name]) -> bool:
     return False
 
 
+def spread(uses: Mapping[Name, Iterable[Name]], holds: Callable[[Name, Collection[Name]], bool]) -> set[Name]:
+    """The least fixpoint of ``holds(name, those it holds of already)``: a name is asked again whenever one that it
+    uses has come in."""
+    users: dict[Name, list[Name]] = {}
+    for name, used in uses.items():
+        for one in used:
+            users.setdefault(one, []).append(name)
+    found: set[Name] = set()
+    todo = list(uses)
+    while todo:
+        name = todo.pop()
+        if name not in found and holds(name, found):
+            found.add(name)
+            todo.extend(users.get(name, ()))
+    return found
+
+
 def nullables(grammar: Grammar) -> set[Name]:
     """The rules that can be the empty text."""
-    found: set[Name] = set()
-    while True:
-        more = {name for name, rule in grammar.rules.items() if name not in found and nullable(rule, found)}
-        if not more:
-            return found
-        found |= more
+    uses = {name: references(rule) for name, rule in grammar.rules.items()}
+    return spread(uses, lambda name, known: nullable(grammar.rules[name], known))
 
 
 def components(graph: dict[Name, set[Name]]) -> list[list[Name]]:
