@@ -155,12 +155,11 @@ class Gen(Op):
         True once the gen is :attr:`ready`. Raises OpError where the constraint exceeds a limit.
         """
         until = None if seconds is None else time.monotonic() + seconds
-        while not self._over:
-            if not self._known and not self._look(until):
-                return False
-            if self._over:
-                break
-            if self._again:
+        while self.end is None:
+            if not self._known:
+                if not self._look(until):
+                    return False
+            elif self._again:
                 self._take_again(self._again.popleft())
             elif self._resumes is not None:
                 self._resumed()
@@ -170,10 +169,6 @@ class Gen(Op):
                 return True
         self._resumed()
         return True
-
-    @property
-    def _over(self) -> bool:
-        return self.end is not None
 
     def abort(self) -> None:
         if self._resumes is not None:
