@@ -40,7 +40,6 @@ from .decimals import (
     PLACES,
     PLAIN_DIGITS,
     SMALLEST,
-    START,
     WHOLE_DIGITS,
     Decimals,
     Position,
@@ -102,8 +101,7 @@ def whole_valued(languages: Languages) -> Language:
     """Every text whose value is whole: ``1``, ``1.0``, ``-0.0``, ``1.5e1``."""
 
     def make() -> Language:
-        plain = _decimals(languages, (0, 10**WHOLE_DIGITS - 1), 1, 0, False, None).start()
-        assert plain is not None
+        plain = _unsigned(languages, (0, 10**WHOLE_DIGITS - 1), 1, 0, False, None)
         return _signed(languages, languages.union(plain, _exponents_by_places(languages, whole=True)))
 
     return languages.intern("numbers.whole_valued", make)
@@ -200,16 +198,16 @@ def spellings(value: Value) -> set[str]:
 
 
 class Signed(Language):
-    """A minus sign and one language, or another."""
+    """A minus sign and one bounded language, or another."""
 
     __slots__ = ("_edges", "accepting", "longest", "shortest")
 
-    def __init__(self, negative: Language, positive: Language | None) -> None:
+    def __init__(self, negative: Language, positive: Language) -> None:
         self.accepting = False
         self.shortest = 1
-        longest = [None if negative.longest is None else negative.longest + 1, positive.longest if positive else 0]
-        self.longest = None if None in longest else max(length for length in longest if length is not None)
-        self._edges: Edges = ((45, 45, negative), *(positive.edges() if positive else ()))
+        assert negative.longest is not None and positive.longest is not None
+        self.longest = max(negative.longest + 1, positive.longest)
+        self._edges: Edges = ((45, 45, negative), *positive.edges())
 
     def edges(self) -> Edges:
         return self._edges
@@ -236,50 +234,50 @@ def _between(
         high_open,
         10 ** (WHOLE_DIGITS + places) - 1,
     )
-    positive = negative = None
+    positive = negative = languages.EMPTY
     if most >= 0 or (scientific and (high is None or high > 0)):
         plain = (max(least, 0), most) if most >= 0 else None
         reach = (low or Fraction(0), low_open, LARGEST if high is None else high, high_open)
-        positive = _decimals(languages, plain, step, places, whole, reach if scientific else None).start()
+        positive = _unsigned(languages, plain, step, places, whole, reach if scientific else None)
     if least < 0 or (least == 0 and not whole) or (scientific and (low is None or low < 0)):
         first = max(-most, 1 if whole else 0)
         plain = (first, -least) if first <= -least else None
         reach = (-(high or Fraction(0)), high_open, LARGEST if low is None else -low, low_open)
-        negative = _decimals(languages, plain, step, places, whole, reach if scientific else None).start()
-    if negative is not None:
-        return Signed(negative, positive)
-    return languages.EMPTY if positive is None else positive
+        negative = _unsigned(languages, plain, step, places, whole, reach if scientific else None)
+    return positive if negative is languages.EMPTY else Signed(negative, positive)
 
 
-def _decimals(
+def _unsigned(
     languages: Languages,
     plain: tuple[int, int] | None,
     step: int,
     places: int,
     whole: bool,
     scientific: tuple[Fraction, bool, Fraction, bool] | None,
-) -> Decimals:
-    """``scientific``: bounds that may be negative, which is to say 0."""
-    _writable(languages)
+) -> Language:
+    """Texts without a sign; EMPTY if there are none. Bounds of ``scientific`` may be negative, which is to say 0."""
     if plain is not None and plain[0] > plain[1]:
         plain = None
-    if scientific is not None and scientific[2] <= 0:
-        scientific = None
+    if scientific is not None:
+        low, low_open, high, high_open = scientific
+        low, low_open = (low, low_open) if low >= SMALLEST else (SMALLEST, False)
+        high, high_open = (high, high_open) if high <= LARGEST else (LARGEST, False)
+        scientific = (low, low_open, high, high_open) if low <= high else None
 
     def exponents(least: int, most: int) -> Language:
         return exponent(languages, least, most)
 
-    free = None
-    if step == 1 and places == (0 if whole else PLACES):
+    def make() -> Language:
+        _writable(languages)
+        free = None
         every = (0, 10 ** (WHOLE_DIGITS + places) - 1)
+        if step == 1 and places == (0 if whole else PLACES) and (plain, scientific) != (every, None):
+            start = _unsigned(languages, every, 1, places, whole, None)
+            assert isinstance(start, Position)
+            free = start.decimals
+        return Decimals(plain, step, places, whole, scientific, exponents, free).start() or languages.EMPTY
 
-        def make() -> Language:
-            return Decimals(every, 1, places, whole, None, exponents, None).position((START, None))
-
-        start = languages.intern(("numbers.free", whole), make)
-        assert isinstance(start, Position)
-        free = start.decimals
-    return Decimals(plain, step, places, whole, scientific, exponents, free)
+    return languages.intern(("numbers.unsigned", plain, step, places, whole, scientific), make)
 
 
 def _writable(languages: Languages) -> None:
@@ -326,8 +324,7 @@ def _exponents_by_places(languages: Languages, whole: bool) -> Language:
         parts.append(languages.concat(mantissa, letter, exponents))
     # the ends of the floats' range, where the mantissa is bounded too
     ends = (power(308), False, LARGEST, False) if whole else (SMALLEST, False, power(-323), True)
-    end = _decimals(languages, None, 1, 0, True, ends).start()
-    assert end is not None
+    end = _unsigned(languages, None, 1, 0, True, ends)
     return languages.union(*parts, end)
 
 
