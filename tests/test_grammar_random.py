@@ -5,9 +5,25 @@ from __future__ import annotations
 import random
 
 import pytest
-from grammar_kit import accepts, of_grammar, of_tree, random_grammar, short_texts, shown, stacks, texts_of
+from grammar_kit import (
+    BYTES,
+    LANGUAGES,
+    LEXICON,
+    accepts,
+    of_grammar,
+    of_tree,
+    random_grammar,
+    short_texts,
+    shown,
+    stacks,
+    texts_of,
+)
+from pushdown_kit import MACHINES, AnyMachine
 
+from plait.constrained import spec
 from plait.constrained.interface import ConstraintError
+from plait.constrained.masks import MaskCache
+from plait.constrained.pushdown.rules import Rules
 
 LONGEST = 5
 
@@ -72,3 +88,35 @@ def test_ambiguity_does_not_grow(rule: str, valid: list[str], invalid: list[str]
     for text in invalid:
         assert not accepts(made, text), text
     assert stacks(made) <= most
+
+
+BRANCHES = {
+    "$ref": "#/$defs/node",
+    "$defs": {
+        "node": {
+            "anyOf": [
+                {
+                    "properties": {"x": {"$ref": "#/$defs/node"}, name: {"type": kind}},
+                    "required": [name],
+                    "type": "object",
+                    "additionalProperties": False,
+                }
+                for name, kind in [("y", "integer"), ("z", "string")]
+            ]
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_branches_with_a_common_beginning_do_not_double(kind: type[AnyMachine]) -> None:
+    """At each of 300 levels both branches are still possible: 2**300 stacks, were they not joined."""
+    rules = Rules()
+    start = spec.build({"json_schema": BRANCHES}, LANGUAGES, rules)
+    made = kind(rules, start, LEXICON.lexemes, BYTES, MaskCache(), "test")
+    config = made.step(made.start, b'{"x":' * 300 + b'{"y":1}')
+    for level in range(300):
+        assert config >= 0 and not made.accepting(config)
+        config = made.step(config, [b',"y":2}', b',"z":"a"}'][level % 2])
+    assert made.last(config)
+    assert made.configs < 6000
