@@ -15,6 +15,7 @@ from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from .clauses import Clause, Contains, Count, Items, Unique
+from .completion import Completion
 from .goals import Goal, Literal, Scope
 from .node import Node
 from .unevaluated import Unevaluated
@@ -137,7 +138,7 @@ class ArrayClause:
         elif self.unique is not None and not self.unique.holds:
             self.possible_at_all = False  # no two items, none equal
         self._base: dict[int, Goal] = {}
-        self._live: dict[Place, bool] = {}
+        self._completion = Completion(compiler.solver, self._steps, self.may_end)
 
     def _unevaluated(self, atom: Unevaluated) -> None:
         rule = unevaluated_rule(atom, self.compiler)
@@ -314,39 +315,4 @@ class ArrayClause:
 
     def live(self, place: Place) -> bool:
         """Whether the array can still be completed from here."""
-        if self.twins is not None:
-            return self.twins.live(place)
-        known = self._live.get(place)
-        if known is not None:
-            return known
-        solver = self.compiler.solver
-        outer = solver.begin()
-        path: list[tuple[Place, Iterator[Place]]] = [(place, self._steps(place))]
-        seen = {place}
-        found = self.may_end(place)
-        try:
-            while path and not found:
-                after = next(path[-1][1], None)
-                if after is None:
-                    path.pop()
-                    continue
-                if after in seen:
-                    continue
-                seen.add(after)
-                solver.work()
-                known = self._live.get(after)
-                if known is None:
-                    path.append((after, self._steps(after)))
-                    found = self.may_end(after)
-                else:
-                    found = known
-        finally:
-            final = solver.end(outer)
-        if found:
-            for one, _ in path:
-                self._live[one] = True
-            self._live[place] = True
-        elif final:
-            for one in seen:
-                self._live[one] = False
-        return found
+        return self._completion(place) if self.twins is None else self.twins.live(place)

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..regular.language import Language
 from .clauses import Clause, Count, Has
-from .errors import SchemaError
-from .formula import TooMany
+from .completion import Completion
 from .goals import Goal, Literal
-from .keys import KeyRule, KeySpace, rule_of, unevaluated_rule
-from .scalars import kept_pattern
+from .keys import KeyRule, rule_of, unevaluated_rule
+from .names import Names
 from .unevaluated import Unevaluated
+from .violations import Violation
 
 if TYPE_CHECKING:
     from .compile import Compiler
@@ -58,42 +58,6 @@ class Key(NamedTuple):
     remember: bool = False
 
 
-class Violation:
-    """A group of object keywords (or an unevaluatedProperties) that must be violated in some way."""
-
-    def __init__(self, compiler: Compiler, atom: Literal | Unevaluated) -> None:
-        self.low, self.high = 0, None
-        self.required: tuple[str, ...] = ()
-        self.dependent: dict[str, tuple[str, ...]] = {}
-        self.names: Literal | None = None
-        if isinstance(atom, Unevaluated):
-            self.rule = unevaluated_rule(compiler.goals, atom)
-            self.memory: frozenset[str] = _NOBODY
-            return
-        node = atom.node
-        self.rule = rule_of(compiler.goals, atom)
-        self.low, self.high = node.min_properties, node.max_properties
-        self.required = node.required
-        self.dependent = node.dependent_required
-        if node.property_names is not None:
-            self.names = compiler.goals.literal(node.property_names, atom.scope)
-        #: names whose presence decides
-        self.memory = frozenset(self.required).union(self.dependent, *self.dependent.values())
-
-    @property
-    def counts(self) -> bool:
-        return self.low > 0 or self.high is not None
-
-    def at_end(self, used: frozenset[str], count: int) -> bool:
-        """Violated by an object that ends with these names."""
-        return (
-            any(name not in used for name in self.required)
-            or count < self.low
-            or (self.high is not None and count > self.high)
-            or any(name in used and not used.issuperset(then) for name, then in self.dependent.items())
-        )
-
-
 class ObjectClause:
     """The automaton of one clause over an object's keys."""
 
@@ -104,8 +68,7 @@ class ObjectClause:
         self.violations: list[Violation] = []
         self.low, self.high = 0, None
         self.dependent: dict[str, tuple[str, ...]] = {}
-        self._names: list[Literal] = []
-        self._patterns: dict[str, Language] = {}
+        self._within: list[Literal] = []
         self._declared: list[list[str]] = []
         required: dict[str, None] = {}
         absent: set[str] = set()
@@ -122,7 +85,6 @@ class ObjectClause:
                 self._bound(atom.low, atom.high)
             elif isinstance(atom, Unevaluated):
                 self._unevaluated(atom)
-        self._groups = groups
         if len(groups) > 1:
             groups.sort(key=lambda literal: literal.index)
         for literal in groups:
@@ -137,10 +99,8 @@ class ObjectClause:
         self._counting = self._count_limit()
         #: nothing but declared order and required names: what may follow can always be completed
         self.simple = not (self.violations or self._counting or self.dependent)
-        self._goal_of: dict[str, Goal] = {}
-        self._matched: dict[str, tuple[str, ...]] = {}
-        self._cells: list[tuple[Language, Goal, tuple[str, ...]]] | None = None
-        self._live: dict[State, bool] = {}
+        self.names = Names(compiler, self.rules, self.violations, self._within, self.tracked, groups)
+        self.live = Completion(compiler.solver, self._helpful, self.may_end)
         self._names_of: dict[int, list[str] | None] = {}
         self._violating: dict[int, list[str | None]] = {}
 
@@ -163,7 +123,7 @@ class ObjectClause:
             required[name] = None
         self._bound(node.min_properties, node.max_properties)
         if node.property_names is not None:
-            self._names.append(self._goals.literal(node.property_names, literal.scope))
+            self._within.append(self._goals.literal(node.property_names, literal.scope))
         for name, then in node.dependent_required.items():
             self.dependent[name] = (*self.dependent.get(name, ()), *then)
 
@@ -192,7 +152,7 @@ class ObjectClause:
     def _track(self) -> None:
         """Which names are told apart, which of them are ordered, and which are remembered."""
         declared = [name for names in self._declared for name in names]
-        if not (self.violations or self.dependent or self._absent or self._names or self._compiler.any_order):
+        if not (self.violations or self.dependent or self._absent or self._within or self._compiler.any_order):
             # nothing but properties and required
             self.lists = self._declared
             self._place = place = {name: (at, n) for at, names in enumerate(self.lists) for n, name in enumerate(names)}
@@ -216,7 +176,7 @@ class ObjectClause:
                 tracked.update(dict.fromkeys(violation.rule.named))
             tracked.update(dict.fromkeys(violation.memory))
         if self.low > 1 or any(violation.high is not None for violation in self.violations):
-            for literal in self._names:  # names that are counted and few: each of them is told apart, in any order
+            for literal in self._within:  # names that are counted and few: each of them is told apart, in any order
                 names = self._compiler.languages.finite(self._compiler.string_of(literal), FEW_NAMES)
                 tracked.update(dict.fromkeys(names or ()))
         self.tracked = list(tracked)
@@ -241,82 +201,6 @@ class ObjectClause:
             limit = max(limit, violation.low, 0 if violation.high is None else violation.high + 1)
         return limit
 
-    # ------------------------------------------------------------ keys
-
-    def _pattern(self, source: str) -> Language:
-        found = self._patterns.get(source)
-        if found is None:
-            where = [one.node.pointer for one in self._groups if source in one.node.pattern_properties]
-            pointer = where[0] if where else "#"
-            found = self._patterns[source] = kept_pattern(
-                self._compiler.languages, source, "patternProperties", pointer
-            )
-        return found
-
-    def _sources(self) -> dict[str, None]:
-        found: dict[str, None] = {}
-        for rule in self.rules:
-            found.update(dict.fromkeys(rule.patterns))
-        for violation in self.violations:
-            if violation.rule is not None:
-                found.update(dict.fromkeys(violation.rule.patterns))
-        return found
-
-    def matched(self, name: str) -> tuple[str, ...]:
-        """The patterns (of anybody) that a declared name matches."""
-        found = self._matched.get(name)
-        if found is None:
-            found = tuple(source for source in self._sources() if self._pattern(source).matches(name))
-            self._matched[name] = found
-        return found
-
-    def goal(self, name: str) -> Goal:
-        """What the value of a declared name must satisfy."""
-        found = self._goal_of.get(name)
-        if found is None:
-            found = self._goal_of[name] = self._find_goal(name)
-        return found
-
-    def _find_goal(self, name: str) -> Goal:
-        for literal in self._names:
-            if not self._compiler.string_of(literal).matches(name):
-                return self._goals.never
-        if not self._compiler.can_write(name):
-            return self._goals.never
-        if len(self.rules) == 1:
-            rule = self.rules[0]
-            return self._goals.goal(rule.literals(name, self.matched(name) if rule.patterns else ()))
-        return self._goals.goal(
-            [one for rule in self.rules for one in rule.literals(name, self.matched(name) if rule.patterns else ())]
-        )
-
-    def cells(self) -> list[tuple[Language, Goal, tuple[str, ...]]]:
-        """Undeclared keys: (language, what the value must satisfy, names of what it matches)."""
-        if self._cells is None:
-            try:
-                self._cells = list(self._find_cells())
-            except TooMany as reason:
-                pointer = self._groups[0].node.pointer if self._groups else "#"
-                raise SchemaError("patternProperties", pointer, str(reason)) from None
-        return self._cells
-
-    def _find_cells(self) -> Iterator[tuple[Language, Goal, tuple[str, ...]]]:
-        goals, compiler = self._goals, self._compiler
-        sources = self._sources()
-        if not sources:
-            goal = goals.goal([one for rule in self.rules for one in rule.literals(None, ())])
-            if goal.known is False:
-                return
-        cuts = [(source, self._pattern(source)) for source in sources]
-        for at, violation in enumerate(self.violations):
-            if violation.names is not None:
-                cuts.append((_names_key(at), compiler.string_of(violation.names)))
-        space = KeySpace(compiler.languages, self.tracked, [compiler.string_of(literal) for literal in self._names])
-        for keys, matched in space.cells(cuts):
-            goal = goals.goal([one for rule in self.rules for one in rule.literals(None, matched)])
-            if goal.known is not False:
-                yield keys, goal, matched
-
     # ------------------------------------------------------------ states
 
     @property
@@ -327,7 +211,7 @@ class ObjectClause:
         """Whether some object satisfies the clause."""
         ask = self._compiler.solver.ask
         for name in self.required:
-            if name in self._absent or not ask(self.goal(name)):
+            if name in self._absent or not ask(self.names.goal(name)):
                 return False
         if self.high is not None and self.high < max(self.low, len(self.required)):
             return False
@@ -370,19 +254,19 @@ class ObjectClause:
         for which, names in enumerate(self.lists):
             for place in range(state.at[which], len(names)):
                 name = names[place]
-                goal = self.goal(name)
+                goal = self.names.goal(name)
                 if goal.known is True or ask(goal):
                     at = (*state.at[:which], place + 1, *state.at[which + 1 :])
                     yield from self._named(state, name, goal, at)
                 if name in needed:
                     break
         for name in self.free:
-            if name not in state.used and ask(self.goal(name)):
-                yield from self._named(state, name, self.goal(name), state.at)
+            if name not in state.used and ask(self.names.goal(name)):
+                yield from self._named(state, name, self.names.goal(name), state.at)
         if self.lists and any(name in self._place and self.available(state, name) for name in needed):
             return
         at = tuple(map(len, self.lists))
-        for cell, (_, goal, matched) in enumerate(self.cells()):
+        for cell, (_, goal, matched) in enumerate(self.names.cells()):
             if ask(goal):
                 yield from self._undeclared(state, cell, goal, matched, at)
 
@@ -395,7 +279,7 @@ class ObjectClause:
         then = self.dependent.get(name, ())
         if not all(one in after.used or self.available(after, one) for one in then):
             return
-        for way, pending in self._ways(goal, state.pending, name, self.matched(name)):
+        for way, pending in self._ways(goal, state.pending, name, self.names.matched(name)):
             yield Key(name, -1, way, self._trim(after._replace(pending=pending)))
 
     def _counted(self, state: State) -> int:
@@ -432,12 +316,14 @@ class ObjectClause:
     def _few(self, cell: int) -> list[str] | None:
         """The names of a cell, if they are so few that a minimum count may not be reached with them."""
         if cell not in self._names_of:
-            self._names_of[cell] = self._compiler.languages.finite(self.cells()[cell][0], max(self._counting, 1))
+            self._names_of[cell] = self._compiler.languages.finite(
+                self.names.cells()[cell].keys, max(self._counting, 1)
+            )
         return self._names_of[cell]
 
     def language(self, cell: int, state: State) -> Language:
         """The undeclared keys of a cell that may come here."""
-        keys = self.cells()[cell][0]
+        keys = self.names.cells()[cell].keys
         if not state.banned:
             return keys
         languages = self._compiler.languages
@@ -454,7 +340,7 @@ class ObjectClause:
         touched: list[tuple[int, list[Literal]]] = []
         for at in sorted(pending):
             violation = self.violations[at]
-            if violation.names is not None and not self._is_name(violation.names, at, name, matched):
+            if not self.names.is_name(at, name, matched):
                 ways = [(way, left - {at}) for way, left in ways]
                 continue
             literals = violation.rule.literals(name, matched) if violation.rule is not None else []
@@ -479,47 +365,6 @@ class ObjectClause:
                 self._compiler.too_many("too many of the schemas that must not hold speak of one key")
         return ways
 
-    def _is_name(self, names: Literal, at: int, name: str | None, matched: tuple[str, ...]) -> bool:
-        if name is None:
-            return _names_key(at) in matched
-        return self._compiler.string_of(names).matches(name)
-
-    def live(self, state: State) -> bool:
-        """Whether the object can still be completed from here."""
-        known = self._live.get(state)
-        if known is not None:
-            return known
-        solver = self._compiler.solver
-        outer = solver.begin()
-        path: list[tuple[State, Iterator[Key]]] = [(state, self._helpful(state))]
-        seen = {state}
-        found = self.may_end(state)
-        try:
-            while path and not found:
-                key = next(path[-1][1], None)
-                if key is None:
-                    path.pop()
-                    continue
-                after = key.after
-                if after in seen:
-                    continue
-                seen.add(after)
-                solver.work()
-                found = self._live.get(after, False)
-                if self._live.get(after) is None:
-                    path.append((after, self._helpful(after)))
-                    found = self.may_end(after)
-        finally:
-            final = solver.end(outer)
-        if found:
-            for one, _ in path:
-                self._live[one] = True
-            self._live[state] = True
-        elif final:
-            for one in seen:
-                self._live[one] = False
-        return found
-
     def _hopeful(self, state: State) -> bool:
         """Whether each pending violation, taken alone, can still happen. Saves the search most dead ends."""
         return all(self._may_violate(one, state) for one in state.pending)
@@ -540,8 +385,8 @@ class ObjectClause:
             found = []
             if rule is not None:
                 ask, goals = self._compiler.solver.ask, self._goals
-                keys = [(name, self.goal(name), self.matched(name)) for name in self.tracked]
-                for name, goal, matched in [*keys, *((None, goal, matched) for _, goal, matched in self.cells())]:
+                keys = [(name, self.names.goal(name), self.names.matched(name)) for name in self.tracked]
+                for name, goal, matched in [*keys, *((None, goal, matched) for _, goal, matched in self.names.cells())]:
                     literals = rule.literals(name, matched)
                     if any(ask(goals.goal((*goal.literals, goals.negation(literal)))) for literal in literals):
                         found.append(name)
@@ -549,8 +394,8 @@ class ObjectClause:
                 self._violating[at] = found
         return found
 
-    def _helpful(self, state: State) -> Iterator[Key]:
-        """The moves that can bring the end nearer. A key that may be left out is left out, unless it is of use."""
+    def _helpful(self, state: State) -> Iterator[State]:
+        """Where the moves lead that can bring the end nearer. A key that is of no use is left out."""
         if state.pending and not self._hopeful(state):
             return
         needed = self.needed(state)
@@ -559,16 +404,11 @@ class ObjectClause:
         for key in self._moves(state):
             self._compiler.solver.work()
             if counting or key.after.pending != state.pending or key.name in needed or key.name in triggers:
-                yield key
+                yield key.after
 
     def _limit(self, violation: int) -> int:
         high = self.violations[violation].high
         return 0 if high is None else high + 1
-
-
-def _names_key(violation: int) -> str:
-    """Stands among the patterns of a cell for "is a name as the violated propertyNames wants it"."""
-    return f"\0{violation}"
 
 
 def spelled(name: str) -> bytes:
