@@ -195,6 +195,15 @@ def test_length_windows_share_capped_positions() -> None:
         assert len(seen) <= most, pattern
 
 
+def test_a_lookahead_at_the_length_is_a_counter() -> None:
+    languages = Languages()
+    limited = languages.regex("^(?=.{3,64}$)[a-z.-]+$", "ecma")
+    assert limited is languages.regex("^[a-z.-]{3,64}$", "ecma")
+    not_blank = languages.regex(r"^(?!\s*$)[a-z ]{1,9}$", "ecma")
+    after_a = next(target for low, high, target in not_blank.edges() if low <= 97 <= high)
+    assert after_a is languages.regex("^[a-z ]{0,8}$", "ecma")
+
+
 def test_costs_stay_small() -> None:
     """Generous bounds (some 20 times what a quiet machine needs), so that only a change of order shows."""
 

@@ -236,3 +236,15 @@ def test_same_language_same_object() -> None:
     assert languages.regex("a{2,9}$", "ecma") is languages.regex("a{2}$", "ecma")
     assert languages.regex(".*", "ecma") is languages.ANY
     assert languages.regex("^.*$", "ecma") is not languages.ANY  # a line break
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r"(?i)[\W\n\x61]", r"(?i)\W", r"(?i)[a-zß-ÿ]", "(?i)[^a-z]", "(?i)k", "(?i)ſ", "(?ai)[a-z]", "(?i)ǆ", "(?i)[Ⓐ-Ⓩ]"]
+    + ["(?i)[h-j]", "(?i)σ", r"(?i)[^\s\x41]", "(?i)\u0345", r"(?i)[^\u0345]", "(?ai)[^K]"],
+)
+def test_case_is_folded_as_python_does(pattern: str) -> None:
+    language, compiled = Languages().regex(pattern), re.compile(pattern)
+    members = {code for low, high, _ in language.edges() for code in range(low, min(high, 0x2FFFF) + 1)}
+    expected = {c for c in range(0x30000) if not 0xD800 <= c < 0xE000 and compiled.fullmatch(chr(c))}
+    assert members == expected

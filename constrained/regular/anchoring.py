@@ -35,8 +35,11 @@ def trailing(node: Node, suffix: Node, arena: Arena) -> Node:
         return arena.alt([trailing(option, suffix, arena) for option in node.options])
     if type(node) is Seq:
         return arena.seq([*node.parts[:-1], trailing(node.parts[-1], suffix, arena)])
-    if type(node) is Ahead and (node.guard.longest == 0 or (suffix is arena.NOTHING and node.guard.accepting)):
-        return arena.NOTHING
+    if type(node) is Ahead:
+        if suffix is arena.NOTHING and node.guard.accepting:
+            return arena.NOTHING
+        if suffix is arena.anything and (whole := arena.node_of(node.guard)).plain:
+            return whole
     return arena.seq([node, suffix])
 
 

@@ -22,7 +22,7 @@ from . import ecma_syntax, python_syntax
 from .alphabet import CharSet
 from .emptiness import Searches
 from .language import Language
-from .nodes import Alt, Chars, Embedded, Node, Pair, Repeat, Words
+from .nodes import Ahead, Alt, Chars, Embedded, Node, Pair, Repeat, Words
 from .states import Both, Classes, Not, State, Union
 from .terms import Arena, Term
 
@@ -163,6 +163,8 @@ class Languages(Arena):
                 found = self.EMPTY
             elif term.rest is self.END and type(node) is Embedded:
                 found = node.language
+            elif type(node) is Ahead:
+                found = self.all_of(self._restricted([node.guard, self._single(term.rest)]))
             else:
                 found = Union(self, (term,))
                 self._held += 300

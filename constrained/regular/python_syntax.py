@@ -11,12 +11,12 @@ import re
 import warnings
 from functools import lru_cache
 
-from ..charset import Ranges, category, complement
+from ..charset import Ranges, category, complement, fold
 from ..interface import ConstraintError
 from .anchoring import leading, trailing
 from .language import Language
 from .nodes import Node
-from .syntax import ASCII, SIMPLE, Parser
+from .syntax import ASCII, IGNORECASE, SIMPLE, Parser
 from .terms import Arena
 
 _OCTAL = re.compile(r"0[0-7]{0,2}|[0-3][0-7]{2}")
@@ -95,6 +95,16 @@ class _Python(Parser):
             self.at += 1
             return self.property(at, negated)
         return self.code(_OCTAL_IN_CLASS, at)
+
+    def class_set(self, ranges: Ranges, flags: int, negated: bool, source: str) -> Node:
+        # IGNORECASE leaves \\w and the like within a class as they are: Python is asked about the class as a whole
+        if flags & IGNORECASE and "\\" in source and not re.search(r"\\[pP]", source):
+            how = int(re.IGNORECASE | (re.ASCII if flags & ASCII else 0))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                folded = fold(complement(ranges) if negated else ranges, source, how)
+            return self.arena.chars_node(self.arena.alphabet.make(folded))
+        return super().class_set(ranges, flags, negated, source)
 
     def code(self, octal: re.Pattern[str], at: int) -> int:
         """The code point of the escape whose backslash was just read; categories and anchors are not among them."""

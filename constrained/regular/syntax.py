@@ -17,6 +17,7 @@ import unicodedata
 
 from ..charset import Ranges, complement, folded, normalize
 from ..interface import ConstraintError
+from .anchoring import trailing
 from .language import Language
 from .nodes import START, Alt, Behind, Chars, Node
 from .properties import lookup
@@ -72,6 +73,10 @@ class Parser:
     def class_escape(self, at: int, negated: bool, flags: int) -> int | Ranges:
         """The same inside of a class: a code point or a set."""
         raise TypeError
+
+    def class_set(self, ranges: Ranges, flags: int, negated: bool, source: str) -> Node:
+        """The class of ``ranges``, as it was written in ``source``."""
+        return self.set(ranges, flags, negated)
 
     def class_is_empty(self) -> bool:
         """Whether a ``]`` right after ``[`` or ``[^`` closes the class."""
@@ -218,7 +223,8 @@ class Parser:
             return self.closed(at, flags)
         if first in ("=", "!"):
             self.at += 1
-            return self.arena.look_node(self.closed(at, flags), first == "!")
+            body = trailing(self.closed(at, flags), self.arena.anything, self.arena)
+            return self.arena.look_node(body, first == "!")
         if rest in ("<=", "<!"):
             self.at += 2
             return self.lookbehind(self.closed(at, flags), rest == "<=", at)
@@ -361,7 +367,7 @@ class Parser:
             else:
                 found.extend(item)
         self.at += 1
-        return self.set(normalize(found), flags, negated)
+        return self.class_set(normalize(found), flags, negated, text[at : self.at])
 
     def class_item(self, negated: bool, flags: int) -> int | Ranges:
         at, char = self.at, self.text[self.at]

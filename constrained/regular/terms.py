@@ -70,7 +70,13 @@ class Arena(Factory, ABC):
     # ------------------------------------------------------------ terms
 
     def look_node(self, body: Node, negative: bool) -> Node:
-        term = self.cons(body, self.REST)
+        """The text from here on must (not) belong to ``body``, which says what it lets follow."""
+        term = self.cons(body, self.END)
+        if not term.front:  # what was before does not matter: one guard for every place
+            guards = self.look(term, 0, negative)
+            if not guards:
+                return self.FAIL
+            return self.NOTHING if guards[0] is None else self.ahead(guards[0])
         key = ("look", term, negative)
         node = self._nodes.get(key)
         if node is None:
@@ -133,6 +139,8 @@ class Arena(Factory, ABC):
         """``term``, where ``kind`` is known of the code point before it."""
         if not term.front:
             return term
+        if type(term.node) is Ahead:
+            return self.cons(term.node, self.before(kind, term.rest))
         kind &= term.front
         key = ("before", kind)
         node = self._nodes.get(key)
