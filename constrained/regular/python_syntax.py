@@ -97,7 +97,7 @@ class _Python(Parser):
         return self.code(_OCTAL_IN_CLASS, at)
 
     def class_set(self, ranges: Ranges, flags: int, negated: bool, source: str) -> Node:
-        # IGNORECASE leaves \\w and the like within a class as they are: Python is asked about the class as a whole
+        # IGNORECASE leaves \w and the like within a class as they are: Python is asked about the class as a whole
         if flags & IGNORECASE and "\\" in source and not re.search(r"\\[pP]", source):
             how = int(re.IGNORECASE | (re.ASCII if flags & ASCII else 0))
             with warnings.catch_warnings():
