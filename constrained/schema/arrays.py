@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from .clauses import Clause, Contains, Count, Items, Unique
+from .atoms import Clause, Contains, Count, Items, Unique
 from .completion import Completion
 from .goals import Goal, Literal, Scope
 from .node import Node
@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 
 class Place(NamedTuple):
-    index: int
+    at: int
     matches: tuple[int, ...]
     pending: frozenset[int]
     #: values that may not come again (their json_key), where items are to be unique
@@ -91,13 +91,14 @@ def unevaluated_rule(atom: Unevaluated, compiler: Compiler) -> ItemRule | None:
 class ArrayClause:
     """The automaton of one clause over an array's items."""
 
+    unique: Unique | None = None
+
     def __init__(self, compiler: Compiler, clause: Clause) -> None:
         self.compiler = compiler
         self._goals = compiler.goals
         self.rules: list[ItemRule] = []
         self.violations: list[ItemRule] = []
         self.contains: list[Contains] = []
-        self.unique: Unique | None = None
         self.low = 0
         self.high: int | None = None
         self.possible_at_all = True
@@ -207,8 +208,8 @@ class ArrayClause:
 
     def may_end(self, place: Place) -> bool:
         return (
-            place.index >= self.low
-            and all(one != TWIN and self.violations[one].has_length(place.index) for one in place.pending)
+            place.at >= self.low
+            and all(one != TWIN and self.violations[one].has_length(place.at) for one in place.pending)
             and all(count >= one.low for count, one in zip(place.matches, self.contains, strict=True))
         )
 
@@ -238,17 +239,17 @@ class ArrayClause:
         return (row.after for row in self.moves(place))
 
     def moves(self, place: Place) -> Iterator[Row]:
-        if self.high is not None and place.index >= self.high:
+        if self.high is not None and place.at >= self.high:
             return
         ask = self.compiler.solver.ask
-        goal = self.base(place.index)
-        index = self.next(place.index)
+        goal = self.base(place.at)
+        index = self.next(place.at)
         if not ask(goal):
             return
         if self.simple:
             yield Row(goal, Place(index, place.matches, place.pending))
             return
-        for way, matches in self._matching(self._exempt(goal, place.index), place.matches):
+        for way, matches in self._matching(self._exempt(goal, place.at), place.matches):
             for case, pending in self._violating(way, place):
                 if ask(case):
                     yield Row(case, Place(index, matches, pending))
@@ -291,9 +292,9 @@ class ArrayClause:
         ways = [(goal, place.pending)]
         goals = self._goals
         touched = [(at, self.violations[at]) for at in sorted(place.pending)]
-        touched = [(at, rule) for at, rule in touched if rule.node(place.index) is not None]
+        touched = [(at, rule) for at, rule in touched if rule.node(place.at) is not None]
         for at, rule in touched:
-            node = rule.node(place.index)
+            node = rule.node(place.at)
             assert node is not None
             broken = [goals.literal(node, rule.scope, False)]
             broken += [goals.negation(literal) for literal in rule.unless]

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..regular.language import Language
-from .clauses import Clause, Count, Has
+from .atoms import Clause, Count, Has
 from .completion import Completion
 from .goals import Goal, Literal
 from .keys import KeyRule, rule_of, unevaluated_rule
@@ -42,7 +42,8 @@ class State(NamedTuple):
     at: tuple[int, ...]
     used: frozenset[str]
     pending: frozenset[int]
-    count: int
+    #: how many keys there are, up to where it matters
+    number: int
     #: undeclared names that may not come again
     banned: frozenset[str] = _NOBODY
 
@@ -180,14 +181,12 @@ class ObjectClause:
                 names = self._compiler.languages.finite(self._compiler.string_of(literal), FEW_NAMES)
                 tracked.update(dict.fromkeys(names or ()))
         self.tracked = list(tracked)
-        possible = (lambda name: name not in self._absent) if self._absent else (lambda name: True)
-        if self._compiler.any_order:
-            self.lists: list[list[str]] = []
-        else:
-            self.lists = [[name for name in names if possible(name)] for names in self._declared]
+        absent = self._absent
+        lists = [] if self._compiler.any_order else self._declared
+        self.lists = [[name for name in names if name not in absent] for names in lists]
         ordered = {name: (at, place) for at, names in enumerate(self.lists) for place, name in enumerate(names)}
         self._place = ordered
-        self.free = [name for name in self.tracked if name not in ordered and possible(name)]
+        self.free = [name for name in self.tracked if name not in ordered and name not in absent]
         memory = set(self.dependent).union(*self.dependent.values()) if self.dependent else set()
         self._memory = frozenset(memory.union(self.free))
 
@@ -217,7 +216,7 @@ class ObjectClause:
             return False
         return self.simple or self.live(self.start)
 
-    def needed(self, state: State) -> Iterable[str]:
+    def needed(self, state: State) -> dict[str, None]:
         """Names that the object must have, given those it has."""
         if not self.dependent:
             return self.required
@@ -234,11 +233,11 @@ class ObjectClause:
         return name not in state.used and name not in self._absent
 
     def may_end(self, state: State) -> bool:
-        if state.count < self.low or (self.high is not None and state.count > self.high):
+        if state.number < self.low or (self.high is not None and state.number > self.high):
             return False
         if any(self.available(state, name) for name in self.needed(state)):
             return False
-        return all(self.violations[one].at_end(state.used, state.count) for one in state.pending)
+        return all(self.violations[one].at_end(state.used, state.number) for one in state.pending)
 
     def keys(self, state: State) -> Iterator[Key]:
         """Every key that may come next and leaves the object completable."""
@@ -248,7 +247,7 @@ class ObjectClause:
 
     def _moves(self, state: State) -> Iterator[Key]:
         ask = self._compiler.solver.ask
-        if self.high is not None and state.count >= self.high:
+        if self.high is not None and state.number >= self.high:
             return
         needed = self.needed(state)
         for which, names in enumerate(self.lists):
@@ -283,7 +282,7 @@ class ObjectClause:
             yield Key(name, -1, way, self._trim(after._replace(pending=pending)))
 
     def _counted(self, state: State) -> int:
-        return min(state.count + 1, self._counting)
+        return min(state.number + 1, self._counting)
 
     def _trim(self, state: State) -> State:
         """Without what cannot matter any more, so that equal futures are one state."""
@@ -399,7 +398,7 @@ class ObjectClause:
         if state.pending and not self._hopeful(state):
             return
         needed = self.needed(state)
-        counting = state.count < self.low or any(state.count < self._limit(one) for one in state.pending)
+        counting = state.number < self.low or any(state.number < self._limit(one) for one in state.pending)
         triggers = {name for one in state.pending for name in self.violations[one].dependent}
         for key in self._moves(state):
             self._compiler.solver.work()

@@ -39,23 +39,23 @@ class TwinItems:
         if TWIN not in place.pending:
             return True
         if place.twin >= 0:
-            return self._reaches(place.twin, place.index)
-        return any(self._seconds(at) for at in range(place.index, min(end, clause.prefix + 1)))
+            return self._reaches(place.twin, place.at)
+        return any(self._seconds(at) for at in range(place.at, min(end, clause.prefix + 1)))
 
     def rows(self, place: Place) -> Iterator[Row]:
         clause, goals, ask = self._clause, self._compiler.goals, self._compiler.solver.ask
-        if place.index >= self._last():
+        if place.at >= self._last():
             return
-        goal = clause.base(place.index)
-        after = place._replace(index=clause.next(place.index))
+        goal = clause.base(place.at)
+        after = place._replace(at=clause.next(place.at))
         if self.live(after):
             yield Row(goal, after)
         if TWIN not in place.pending:
             return
         if place.twin < 0:
-            for second, both in self._seconds(place.index):
+            for second, both in self._seconds(place.at):
                 yield Row(both, after._replace(twin=second), remember=True)
-        elif self._class(place.index) == place.twin:
+        elif self._class(place.at) == place.twin:
             # no value yet: what would be written if one did not look at the first (Rules.add_dependent's expand)
             equal = [goals.literal(single(self._values[key]), ()) for key in place.used]
             same = goals.goal((*goal.literals, *equal))
