@@ -218,6 +218,11 @@ class Lexemes {
         std::vector<Below> todo, blocked;
         std::shared_ptr<LexemeMask> made, base;
         std::vector<std::pair<int32_t, int32_t>> replaced;  // nodes [first, second) whose ends are not the base's
+
+        void replace(int32_t from, int32_t to) {
+            if (!replaced.empty() && replaced.back().second == from) replaced.back().second = to;
+            else replaced.push_back({from, to});
+        }
     };
     struct Kept {
         std::shared_ptr<LexemeMask> mask;
@@ -280,6 +285,10 @@ class Lexemes {
         if (key >= 0) candidate = key;
         auto found = kept.find(candidate);
         if (candidate == state || found == kept.end() || !table->filled(candidate)) return -1;
+        const int32_t *other = table->row(candidate);
+        int32_t equal = 0;
+        for (int32_t byte = 0x20; byte < 0x7F; byte++) equal += row[byte] == other[byte];
+        if (equal < 64) return -1;  // a counter: all is different all the way down, and that is cheaper walked alone
         return found->second.mask->exits.size() + found->second.mask->closes.size() <= MOST_BASE_ENDS ? candidate : -1;
     }
 
@@ -374,17 +383,17 @@ class Lexemes {
             bool other_goes_on = other >= 0 && table->accept[other] != 2;
             if (next < 0) {
                 clear(node, here.skip, mask);
-                walk.replaced.push_back({node, here.skip});
+                walk.replace(node, here.skip);
                 node = here.skip;
                 continue;
             }
             trie.set(node, mask);
-            walk.replaced.push_back({node, node + 1});
+            walk.replace(node, node + 1);
             if (ends == 2) {
                 walk.made->closes.push_back(node);
                 if (other_goes_on) {
                     clear(node + 1, here.skip, mask);
-                    walk.replaced.push_back({node + 1, here.skip});
+                    walk.replace(node + 1, here.skip);
                 }
                 node = here.skip;
                 continue;
