@@ -13,12 +13,13 @@ its keywords is violated is decided key by key (:mod:`.objects`); a violated arr
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from .atoms import Clause, Clauses, Contains, Count, Has, Items, Unique
 from .conflict import Conflicts
 from .formula import Formula, TooMany
 from .goals import Goals, Literal
-from .merged import Count, Has, Merger
+from .merged import Merger
 from .node import Node
 from .unevaluated import Unevaluated, total
 
@@ -29,30 +30,6 @@ if TYPE_CHECKING:
 MAX_CLAUSES = 2_000
 #: clauses past which alternatives are said as violated groups, where they can be
 MANY_CLAUSES = 200
-
-Clause = frozenset[Hashable]
-Clauses = tuple[Clause, ...]
-
-
-class Items(NamedTuple):
-    """prefixItems and items of one schema hold; negated: some item violates them, or the number of items does."""
-
-    literal: Literal
-
-
-class Contains(NamedTuple):
-    """So many items satisfy this schema."""
-
-    literal: Literal
-    low: int
-    high: int | None
-
-
-class Unique(NamedTuple):
-    """No two items are equal; negated: some two are."""
-
-    holds: bool
-    pointer: str
 
 
 class ClauseAlgebra:

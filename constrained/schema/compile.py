@@ -19,7 +19,8 @@ from ..pushdown.rules import Lexeme, Production, Rules
 from ..regular.language import Language
 from ..regular.languages import Languages
 from .arrays import ArrayClause
-from .clauses import ArrayAlgebra, Clauses, ObjectAlgebra
+from .atoms import Clauses
+from .clauses import ArrayAlgebra, ObjectAlgebra
 from .errors import SchemaError
 from .formula import Formula, TooMany
 from .goals import Goal, Goals, Literal, plainly_satisfiable

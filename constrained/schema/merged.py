@@ -14,31 +14,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from .atoms import Clauses, Count, Has
 from .goals import NOTHING, Goals, Literal, Scope
 from .node import Node
 
-if TYPE_CHECKING:
-    Clause = frozenset[Hashable]
-    Clauses = tuple[Clause, ...]
-
 #: groups that one choice of alternatives may turn into
 MAX_GROUPS = 32
-
-
-class Has(NamedTuple):
-    """The object has this key, or has it not."""
-
-    name: str
-    there: bool
-
-
-class Count(NamedTuple):
-    """How many keys or items there are."""
-
-    low: int
-    high: int | None
 
 
 class Says(NamedTuple):
@@ -111,7 +94,7 @@ class Merger:
             else:
                 return None
         groups.sort(key=lambda literal: literal.index)
-        scopes = {one.scope for one in (*groups, *said)}
+        scopes = {group.scope for group in groups} | {one.scope for one in said}
         if len(scopes) > 1:
             return None
         scope: Scope = scopes.pop() if scopes else ()
