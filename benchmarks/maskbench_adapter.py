@@ -99,8 +99,8 @@ class PlaitEngine:
             options["any_order"] = True
         if self.draft is not None:
             options["draft"] = self.draft
-        if _dataset(schema) == "format":
-            options["format"] = "annotate"
+            if _dataset(schema) == "format":
+                options["format"] = "annotate"
         return self._matcher({"json_schema": schema, "options": options, "documents": self.documents})
 
     def compile_regex(self, pattern: str) -> PlaitMatcher:

@@ -61,6 +61,8 @@ def build(data: Any, languages: Languages, rules: Rules) -> int:
     """The nonterminal of the texts of a specification. Raises ConstraintError that names the place in it."""
     builder = _Builder(languages, rules)
     whole = builder.expression(data, "", 0)
+    if isinstance(whole, Opaque):  # one JSON Schema: its rules stand already
+        return whole.nonterminal
     builder.grammar.rules[""] = whole
     try:
         return lower(builder.grammar, "", languages, rules)
