@@ -141,7 +141,7 @@ class LexemeTable:
         """A state with the same token mask: counters cut down to what the longest token can reach."""
         key = self._mask_keys.get(state)
         if key is None:
-            key = self._state(self._shapes.capped(self._positions[state], self.vocabulary.longest))
+            key = self._state(self._shapes.capped(self._positions[state], self.trie.max_depth))
             self._mask_keys[state] = self._mask_keys[key] = key
         return key
 
