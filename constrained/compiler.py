@@ -355,6 +355,10 @@ def answer(request: Request) -> Reply:
     """Compile one request; every refusal is a Reply. An alarm catches what takes long between two looks at the clock,
     and ends the process if its parent was killed meanwhile."""
     seconds = min(max(request.seconds, 0.01), 600.0)
+    if request.backend != "plait":
+        from . import backends
+
+        backends.preload(request.backend)  # before the alarm, which would leave half an import
     parent, end = os.getppid(), time.monotonic() + seconds
 
     def ring(signum: int, frame: FrameType | None) -> None:

@@ -19,10 +19,12 @@ import numpy as np
 import pytest
 from constraint_cases import CASES, Case
 
+import plait
 from plait.constrained import backends
 from plait.constrained.compiler import compile_spec, load
 from plait.constrained.interface import Constraint, ConstraintError, Matcher
 from plait.constrained.vocabulary import Vocabulary
+from plait.runtime.errors import InvalidConstraint
 
 TABLE = Path(__file__).with_name("constraint_disagreements.md")
 MADE_WITH = {
@@ -62,9 +64,7 @@ def vocabulary() -> Vocabulary:
 
 
 def compiled(backend: str, spec: dict[str, Any]) -> Constraint:
-    """As the core does it: the compiler child's verdict, then the load over the model's vocabulary."""
-    if backend != "plait":
-        return backends.load(backend, spec, vocabulary(), "test")
+    """As the compiler child and the core do it: the verdict, then the load over the model's vocabulary."""
     payload = compile_spec("spec", json.dumps(spec), backend=backend)
     return load(payload, vocabulary(), "test")
 
@@ -247,3 +247,33 @@ def test_refusals_name_the_backend(backend: str, spec: dict[str, Any], said: str
         pytest.skip(f"{backend} is not installed")
     with pytest.raises(ConstraintError, match=f"constraint_backend='{backend}'.*{re.escape(said)}"):
         backends.verdict(backend, spec)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::plait.PlaitWarning")
+def test_programs_choose_a_backend(tiny_model_path: Path, tmp_path: Path) -> None:
+    """Through the compiler child and the core, on a random model; a refusal reaches the program."""
+    number = {"enum": [1, 22, 333]}
+    schema = {"type": "object", "properties": {"n": number}, "required": ["n"], "additionalProperties": False}
+
+    @plait.function
+    def program(s: plait.State) -> None:
+        s += "x" + plait.gen("word", 20, regex=r"(ab|cd){2}") + plait.gen("value", 60, json_schema=schema)
+
+    @plait.function
+    def refused(s: plait.State) -> None:
+        s += "x" + plait.gen("word", 20, regex=r"(?!a)[ab]")
+
+    address = f"ipc://{tmp_path}/s"
+    with plait.Runtime(str(tiny_model_path), mode="reference", threads=1, address=address) as runtime:
+        for name in ("plait", *backends.installed()):
+            state = program.run(backend=runtime, constraint_backend=name, seed=1)
+            assert re.fullmatch("(ab|cd){2}", state["word"]), name
+            assert state["value"]["n"] in (1, 22, 333), name
+            state = refused.run(backend=runtime, constraint_backend=name)
+            error = state.result("word").error
+            if name == "plait":
+                assert error is None
+            else:
+                assert isinstance(error, InvalidConstraint)
+                assert f"constraint_backend={name!r}" in str(error)

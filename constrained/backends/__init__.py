@@ -16,6 +16,7 @@ what a library does there (time, memory, a crash) is its own. The default engine
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 from collections.abc import Callable, Mapping
@@ -71,6 +72,13 @@ def load(name: str, spec: Mapping[str, Any], vocabulary: Vocabulary, key: str) -
     except (ValueError, TypeError, RuntimeError, KeyError, RecursionError, NotImplementedError) as error:
         # each library has its own exceptions for a refusal; none of them may end the core
         raise ConstraintError(f"constraint_backend={name!r} refuses it: {_one_line(error)}") from error
+
+
+def preload(name: str) -> None:
+    """Import the library ``name``, which takes seconds for some. What is wrong is said when it is used."""
+    if name in _LIBRARIES:
+        with contextlib.suppress(ImportError, OSError):
+            importlib.import_module(_LIBRARIES[name][0])
 
 
 def verdict(name: str, spec: Mapping[str, Any]) -> None:

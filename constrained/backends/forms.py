@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from ..interface import ConstraintError
@@ -92,4 +93,11 @@ def _schema(spec: Mapping[str, Any]) -> Schema:
     schema = spec["json_schema"]
     if draft is not None and isinstance(schema, Mapping) and "$schema" not in schema:
         schema = {"$schema": draft, **schema}
-    return Schema(json.dumps(schema, ensure_ascii=False), whitespace, bool(strict))
+    return Schema(json.dumps(schema, ensure_ascii=False, default=_number), whitespace, bool(strict))
+
+
+def _number(value: Any) -> float:
+    """Numbers that came as text are Decimals; the libraries read floats anyway."""
+    if isinstance(value, Decimal):
+        return float(value)
+    raise ConstraintError(f"a schema is JSON; {type(value).__name__} is not")

@@ -36,8 +36,9 @@ class Compilers:
 
     async def compile(self, kind: str, source: str, backend: str) -> bytes:
         """The payload. Raises Refused: the specification is at fault, or costs more than the limits allow."""
-        with contextlib.suppress(Late):
-            return await self._quick.compile(kind, source, backend, self._quick_s)
+        if backend == "plait":  # the libraries of others take seconds to import
+            with contextlib.suppress(Late):
+                return await self._quick.compile(kind, source, backend, self._quick_s)
         return await self._slow.compile(kind, source, backend)
 
     async def close(self) -> None:
