@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import threading
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
 from core_kit import EOS, OTHER_EOS, Driver, greedy, prompt
 
 from plait.constrained.compiler import compile_spec
+from plait.runtime.core import slices
 from plait.runtime.core.slices import Sliced
 from plait.runtime.wire import Append, Define, Forget, Sample
+
+
+@pytest.fixture(autouse=True)
+def this_file_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "_OURS", (*slices._OURS, __file__))
 
 
 def busy(log: list[int], count: int) -> int:
@@ -28,14 +37,38 @@ def busy(log: list[int], count: int) -> int:
 def test_it_moves_only_while_it_is_waited_for() -> None:
     log: list[int] = []
     work = Sliced(lambda: busy(log, 50))
-    slices = 0
+    pauses = 0
     while not work.run(0.005):
-        slices += 1
+        pauses += 1
         seen = len(log)
         time.sleep(0.01)
         assert len(log) == seen
-    assert slices >= 5 and work.result() == sum(range(50)) and log == list(range(50))
+    assert pauses >= 5 and work.result() == sum(range(50)) and log == list(range(50))
     assert work.run(0.0)
+
+
+def test_it_does_not_pause_in_an_import_or_in_a_cached_property(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would keep a lock that the main thread may want."""
+
+    class Slow:
+        @functools.cached_property
+        def value(self) -> int:
+            return busy([], 30)
+
+    (tmp_path / "slow_to_import.py").write_text(
+        "import time\ndef one():\n    time.sleep(0.001)\nfor _ in range(30):\n    one()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    first = Sliced(lambda: Slow().value)
+    second = Sliced(lambda: importlib.import_module("slow_to_import"))
+    for work in (first, second):
+        pauses = 0
+        while not work.run(0.001):
+            pauses += 1
+        assert pauses <= 3, "before and after, if at all"
+    assert second.result().__name__ == "slow_to_import"
 
 
 def test_no_limit_runs_to_the_end() -> None:

@@ -9,6 +9,8 @@ import logging
 
 import zmq
 
+from ...constrained.compiler import warm
+from ...constrained.lexicon import lexicon_of
 from ..errors import ModelError
 from ..models.card import read_card
 from ..models.load import load_model
@@ -63,7 +65,8 @@ def build(options: argparse.Namespace) -> tuple[Core, Ready]:
     model.allocate(tokens)
     vocabulary = load_tokenizer(card).vocabulary
     vocabulary.encode(b"a")  # what is made at first use must not make the first constrained step late
-    assert vocabulary.trie is not None
+    lexicon_of(vocabulary)
+    warm()
     core = Core(model, vocabulary, settings)
     gc.collect()
     gc.freeze()  # weights and code live as long as we do; the collector need not walk them

@@ -8,7 +8,9 @@
 The thread moves only while :meth:`Sliced.run` waits for it, so there is never more than one at work: nothing is
 contended, least of all the interpreter's lock that torch's operations need. It looks at the clock at each call of a
 Python function, through the profiler's hook, which makes the work two or three times slower; what takes long in one
-call into C is not cut. The work must touch nothing that the core uses meanwhile.
+call into C is not cut. It pauses only where all that is called is Plait's own code, which holds no locks: a thread that
+paused in the middle of an import or of a cached_property would hold theirs. The work must touch nothing that the core
+uses meanwhile.
 """
 
 from __future__ import annotations
@@ -17,10 +19,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+_OURS: tuple[str, ...] = (str(_PACKAGE / "constrained"), str(_PACKAGE / "runtime" / "core"))
+_ROOT = "Sliced._main"
 
 
 class _Cancelled(BaseException):
@@ -82,8 +89,23 @@ class Sliced(Generic[T]):
             self._paused.release()
 
     def _tick(self, frame: FrameType, event: str, argument: object) -> None:
-        if self._until is not None and event == "call" and time.monotonic() >= self._until:
+        if self._until is None or event != "call" or time.monotonic() < self._until:
+            return
+        if _may_pause(frame):
             self._paused.release()
             self._go.acquire()
             if self._cancelled:
                 raise _Cancelled
+
+
+def _may_pause(frame: FrameType) -> bool:
+    """Every function under way, up to the thread's own, is Plait's."""
+    at: FrameType | None = frame
+    while at is not None:
+        code = at.f_code
+        if code.co_qualname == _ROOT:
+            return True
+        if not code.co_filename.startswith(_OURS):
+            return False
+        at = at.f_back
+    return True
