@@ -145,8 +145,11 @@ struct Counted {
     const std::vector<uint32_t> &mask(size_t most, const Trie &trie) {
         most = std::min(most, nodes.size() - 1);
         if (upto[most].empty()) {
-            upto[most] = most ? mask(most - 1, trie) : std::vector<uint32_t>(trie.words, 0);
-            for (int32_t node : nodes[most]) trie.set(node, upto[most].data());
+            size_t from = most;
+            while (from > 0 && upto[from - 1].empty()) from--;
+            upto[most] = from ? upto[from - 1] : std::vector<uint32_t>(trie.words, 0);
+            for (; from <= most; from++)
+                for (int32_t node : nodes[from]) trie.set(node, upto[most].data());
         }
         return upto[most];
     }
