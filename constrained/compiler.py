@@ -162,9 +162,11 @@ def build(
 
 
 def warm() -> None:
-    """Import and read what every constraint needs, so that the first one is not slower than the others."""
+    """Import and read what every constraint needs, so that the first one is not slower than the others. Takes some
+    seconds where the native library is built first."""
+    patient = Limits(seconds=600.0, build_seconds=600.0)
     for data in ({"json_schema": {"properties": {"a": {"type": "string"}}}}, {"regex": "a"}, {"ready": "arithmetic"}):
-        _check(data, Limits(), time.monotonic() + 10.0)
+        _check(data, patient, time.monotonic() + patient.seconds)
 
 
 def read_payload(payload: bytes) -> Payload:
