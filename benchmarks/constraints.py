@@ -240,6 +240,48 @@ class Bench:
             share[engine] = float(re.findall(r"([\d.]+)%", said)[0])
         peer, ours = share.values()
         self.add("forced bytes of valid instances", f">= llguidance's {peer:g} %", f"{ours:g} %", ours >= peer)
+        self._settled()
+
+    def _settled(self) -> None:
+        """Every forced run met on the way through the valid instances: its settled tokens are a prefix of encode(run),
+        and how often they are also what the tokenizer makes of the whole text."""
+        sys.path.insert(0, str(self.tools))
+        import maskbench_lite
+        from maskbench_adapter import PlaitEngine
+
+        from plait.constrained.jump import settled_prefix
+
+        engine, tok = PlaitEngine(), maskbench_lite.TokInfo(str(self.cases / "smollm2_tokenizer.json"))
+        engine.setup(tok)
+        vocabulary = engine.vocabulary
+        runs = prefixes = whole = settled = 0
+        for row in maskbench_lite.read_rows(str(self.cases / "maskbench_open.jsonl.gz"))[: self.limit or None]:
+            try:
+                first = engine.compile(row["schema"])
+            except ValueError:
+                continue
+            for test in row["tests"]:
+                if not test["valid"]:
+                    continue
+                text = json.dumps(test["data"], separators=(",", ":"), ensure_ascii=False)
+                ids, matcher = tok.encode(text), first.fresh().matcher
+                for at, token in enumerate(ids):
+                    run = matcher.forced()
+                    if run:
+                        tokens, _ = settled_prefix(matcher, vocabulary, run)
+                        if tokens:
+                            runs, settled = runs + 1, settled + len(tokens)
+                            prefixes += tokens == vocabulary.encode(run)[: len(tokens)]
+                            whole += tokens == ids[at : at + len(tokens)]
+                    if not matcher.advance(token):
+                        break
+        self.add(
+            "settled tokens of forced runs are a prefix of encode(run)",
+            "every run",
+            f"{prefixes} of {runs} runs ({settled} tokens)",
+            prefixes == runs,
+        )
+        self.add("and are those of the whole text's encoding", "-", f"{whole} of {runs} runs")
 
 
 # ---------------------------------------------------------------- patterns against re

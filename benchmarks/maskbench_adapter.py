@@ -48,22 +48,22 @@ class PlaitMatcher:
 
     def __init__(self, constraint: Constraint) -> None:
         self._constraint = constraint
-        self._matcher: Matcher = constraint.matcher()
+        self.matcher: Matcher = constraint.matcher()
 
     def mask(self, out: NDArray[np.int32]) -> None:
-        out[:] = self._matcher.mask().view(np.int32)
+        out[:] = self.matcher.mask().view(np.int32)
 
     def accept(self, token: int) -> bool:
-        if not self._matcher.advance(token):
+        if not self.matcher.advance(token):
             return False
-        self._matcher.prepare()
+        self.matcher.prepare()
         return True
 
     def is_done(self) -> bool:
-        return self._matcher.accepting
+        return self.matcher.accepting
 
     def forced(self) -> bytes:
-        return self._matcher.forced()
+        return self.matcher.forced()
 
     def fresh(self) -> PlaitMatcher:
         return PlaitMatcher(self._constraint)
