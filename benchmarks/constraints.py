@@ -20,14 +20,13 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ADAPTER = HERE / "maskbench_adapter.py"
-POOL = "abcxyzABCXYZ0123456789 -_./:@#$%^&*()[]{}|\\+?!,;'\"=<>~éüß日\t\n"
 
 
 class Bench:
@@ -295,86 +294,37 @@ class Checked:
 
 
 def check_patterns(patterns: list[str], strings: int = 16) -> Checked:
-    """Each as JSON Schema's ``pattern`` against ``re``: ASCII, search, ``$`` as ``\\Z``, on strings made here."""
+    """Each as JSON Schema's ``pattern`` against ``re``, as patterns_check.py does it: on members and mutations."""
+    import patterns_check as against
+
     from plait.constrained.interface import ConstraintError
     from plait.constrained.regular.languages import Languages
 
     checked = Checked()
-    languages = Languages()
     draw = random.Random(0)
-
-    def ring(number: int, frame: FrameType | None) -> None:
-        raise TimeoutError
-
-    signal.signal(signal.SIGALRM, ring)
+    warnings.simplefilter("ignore", FutureWarning)
+    signal.signal(signal.SIGALRM, against.too_slow)
     for pattern in patterns:
         try:
+            languages = Languages(against.UNIVERSE)
             language = languages.regex(pattern, "ecma")
-            texts = [sample(language, draw) for _ in range(strings // 2)]
+            empty = language is languages.EMPTY
+            members = [""] if empty else [against.sample(language, draw) for _ in range(strings // 2)]
         except ConstraintError as error:
             checked.refused.append(f"refused {pattern!r}: {error}")
             continue
-        texts += [mutated(draw.choice(texts), draw) for _ in range(strings // 2 - 2)]
-        texts += ["".join(draw.choices(POOL, k=draw.randrange(12))) for _ in range(2)]
         try:
-            expected = re.compile(with_end(pattern), re.ASCII)
+            expected = re.compile(against.to_python(pattern), re.ASCII)
         except re.error:
             continue
         checked.compared += 1
-        signal.setitimer(signal.ITIMER_REAL, 5)
-        try:
-            for text in texts:
-                checked.strings += 1
-                if language.matches(text) != (expected.search(text) is not None):
-                    checked.wrong.append(f"wrong {pattern!r} on {text!r}: here {language.matches(text)}")
-                    break
-        except TimeoutError:
-            checked.wrong.append(f"slow {pattern!r}")
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+        for text in [*members, *(against.mutated(draw.choice(members), draw) for _ in range(strings // 2))]:
+            found = against.searched(expected, text)
+            checked.strings += found is not None
+            if found is not None and language.matches(text) != found:
+                checked.wrong.append(f"wrong {pattern!r} on {text!r}: re says {found}")
+                break
     return checked
-
-
-def sample(language: Any, draw: random.Random) -> str:
-    """A random walk; usually a member."""
-    text: list[str] = []
-    for _ in range(40):
-        if language.accepting and draw.random() < 0.3:
-            break
-        edges = language.edges()
-        if not edges:
-            break
-        low, high, language = draw.choice(edges)
-        if low < 0x7F and draw.random() < 0.95:
-            high = min(high, 0x7E)  # what both call a letter, a digit or a space
-        code = draw.randint(low, high)
-        text.append(chr(code) if code not in (0x0D, 0x1C, 0x1D, 0x1E, 0x1F, 0x85) else "\n")
-    return "".join(char for char in text if char.isascii() or char.isalpha())
-
-
-def mutated(text: str, draw: random.Random) -> str:
-    at = draw.randrange(len(text) + 1)
-    kind = draw.randrange(3)
-    put = "" if kind == 0 else draw.choice(POOL)
-    return text[:at] + put + text[at + (kind != 1) :]
-
-
-def with_end(pattern: str) -> str:
-    """The pattern with every ``$`` outside of classes as ``\\Z``."""
-    found, inside, at = [], False, 0
-    while at < len(pattern):
-        char = pattern[at]
-        if char == "\\":
-            found.append(pattern[at : at + 2])
-            at += 2
-            continue
-        if char == "[":
-            inside = True
-        elif char == "]":
-            inside = False
-        found.append(r"\Z" if char == "$" and not inside else char)
-        at += 1
-    return "".join(found)
 
 
 # ---------------------------------------------------------------- in the process that measures memory
