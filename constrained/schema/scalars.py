@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..interface import ConstraintError
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from ..regular.languages import Languages
 
 Constants = frozenset[Any]
+Bounds = tuple[Fraction | None, bool, Fraction | None, bool]
+#: digits that a 64-bit float keeps
+SURE_DIGITS = 15
 
 
 class ConstantAlgebra:
@@ -156,7 +160,7 @@ class NumberAlgebra(LanguageAlgebra):
         bounded = bounds[0] is not None or bounds[2] is not None
         if literal.positive:
             if node.multiple_of is not None:
-                return numbers.multiple_of(languages, node.multiple_of, *bounds, whole=node.integer)
+                return self._multiple_of(node.multiple_of, bounds, node.integer)
             if node.integer:
                 return numbers.integer(languages, *bounds)
             return numbers.between(languages, *bounds) if bounded else None
@@ -164,13 +168,33 @@ class NumberAlgebra(LanguageAlgebra):
         if bounded:
             parts.append(numbers.outside(languages, *bounds))
         if node.integer:
-            parts.append(numbers.not_whole(languages))
+            parts.append(self.meet([numbers.not_whole(languages), self._few_digits]))
         if node.multiple_of is not None:
-            parts.append(numbers.not_multiple_of(languages, node.multiple_of))
+            parts.append(self.meet([numbers.not_multiple_of(languages, node.multiple_of), self._few_digits]))
         return self.join(parts) if parts else None
 
+    # A reader of JSON may keep a number with a fraction as a 64-bit float, of which 15 digits are sure: 1e17 + 0.5 is
+    # whole to it. So what is not whole, or a multiple with a fraction, is written with no more digits than that.
 
-def _bounds(node: Node) -> tuple[Fraction | None, bool, Fraction | None, bool]:
+    @cached_property
+    def _few_digits(self) -> Language:
+        return self.languages.regex(f"^-?(?:[0-9][.]?){{1,{SURE_DIGITS}}}(?:[eE][+-]?[0-9]{{1,3}})?$", "ecma")
+
+    def _multiple_of(self, divisor: Fraction, bounds: Bounds, whole: bool) -> Language:
+        integers = numbers.multiple_of(self.languages, divisor, *bounds, whole=True)
+        if whole:
+            return integers
+        places = next((at for at in range(SURE_DIGITS) if (divisor * 10**at).denominator == 1), SURE_DIGITS)
+        low, low_open, high, high_open = bounds
+        most = Fraction(10 ** (SURE_DIGITS - places))
+        if low is None or low < -most:
+            low, low_open = -most, True
+        if high is None or high > most:
+            high, high_open = most, True
+        return self.join([integers, numbers.multiple_of(self.languages, divisor, low, low_open, high, high_open)])
+
+
+def _bounds(node: Node) -> Bounds:
     """(low, low is left out, high, high is left out): the tighter of the inclusive and the exclusive bound."""
     low, low_open = node.minimum, False
     if node.exclusive_minimum is not None and (low is None or node.exclusive_minimum >= low):
