@@ -159,7 +159,8 @@ def grammar(text: str, *, syntax: str = "auto", start: str | None = None) -> Con
 
 
 def ready(name: str) -> Constraint:
-    """A grammar that comes with Plait: json, sql_select, python_expression, arithmetic, xml, url, email, date."""
+    """A grammar that comes with Plait: json, sql_select, python_expression, arithmetic, xml, url, email, date,
+    date_time, time, uuid."""
     if not isinstance(name, str) or not name:
         raise InvalidValue(f"ready takes the name of a grammar, not {name!r}", "ready")
     return Constraint({"ready": name})
