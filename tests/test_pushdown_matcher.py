@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 
 import numpy as np
 import pytest
@@ -305,3 +306,27 @@ def test_the_value_that_a_text_ends_with(text: str, value: str) -> None:
 @pytest.mark.parametrize("text", ["", "  ", "[", "[1,", 'a"', "]]", "{}}"])
 def test_texts_that_end_with_no_value(text: str) -> None:
     assert last_value(text.encode(), whole=True) is None
+
+
+@every
+def test_work_that_is_kept_only_when_whole_gets_longer_turns(kind: type[AnyMachine]) -> None:
+    """The productions of a rule that take 30 ms, asked for in turns of 2 ms (for tokens such as "ab")."""
+    lexicon = Lexicon(VOCABULARY)
+
+    def rules_of(made: Rules) -> int:
+        def slowly() -> list[tuple[bytes, ...]]:
+            began = time.monotonic()
+            while time.monotonic() - began < 0.03:
+                lexicon.languages.tick()
+            return [(b"b",)]
+
+        slow = made.add(slowly)
+        return made.add(lambda: ((b"a", slow),))
+
+    matcher = constraint_of(kind, lexicon, lambda _, made: rules_of(made)).matcher()
+    turns = 1
+    while not matcher.prepare(0.002):
+        turns += 1
+        assert turns < 40
+    assert turns > 1
+    assert b"a" in texts(matcher, VOCABULARY)

@@ -27,6 +27,9 @@ _VALUE_BYTES = 4 * 1024 * 1024
 _NESTED = 64
 #: bytes looked at first for the value closed last
 _TAIL = 256
+#: how much longer the next turn gets after one that left nothing behind; after one that left something, though perhaps
+#: nothing of use; and the longest such turn, in seconds
+_PATIENCE, _GROWING, _LONGEST_TURN = 1.5, 1.01, 0.3
 
 
 class PushdownConstraint:
@@ -43,6 +46,20 @@ class PushdownConstraint:
         self._resolved: dict[tuple[int, bytes], int | None] = {}
         self._settled: dict[tuple[int, bytes], int] = {}
         self._value_bytes = 0
+        #: turns of :meth:`PushdownMatcher.prepare` get this many times what they were given, and what was held
+        self.patience, self._held = 1.0, 0
+
+    def turn(self, seconds: float) -> float:
+        """How long a turn of work may really take: more, once turns ended that long were in vain."""
+        return seconds if self.patience == 1.0 else max(seconds, min(seconds * self.patience, _LONGEST_TURN))
+
+    def in_vain(self) -> None:
+        """After a turn that ended too soon. Some work is kept only when it is whole (the productions of a rule, the
+        edges of a position): a turn that is too short for it leaves nothing behind, so the next one is longer."""
+        lexemes = self.machine.lexemes
+        held = self.machine.nbytes + lexemes.nbytes + lexemes.languages.nbytes
+        self.patience *= _PATIENCE if held == self._held else _GROWING
+        self._held = held
 
     @property
     def nbytes(self) -> int:
@@ -127,15 +144,17 @@ class PushdownMatcher:
     def prepare(self, seconds: float | None = None) -> bool:
         if self._at.config == _ENDED:
             return True
-        machine = self._machine
-        machine.deadline = None if seconds is None else time.monotonic() + seconds
+        machine, constraint = self._machine, self._constraint
+        machine.deadline = None if seconds is None else time.monotonic() + constraint.turn(seconds)
         try:
             self.mask()
             machine.forced(self._at.config)
         except Unfinished:
+            constraint.in_vain()
             return False
         finally:
             machine.deadline = None
+        constraint.patience = 1.0
         return True
 
     def mask(self) -> Mask:
