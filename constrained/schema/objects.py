@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: ways in which one key can violate pending negations, at most
 MAX_WAYS = 256
+#: pending violations with which a text is read in as many ways as they can be taken; past it, one way each
+FEW_PENDING = 4
 #: names that propertyNames allows, told apart where they are counted, at most
 FEW_NAMES = 32
 _NOBODY: frozenset[str] = frozenset()
@@ -353,7 +355,7 @@ class ObjectClause:
             made: list[tuple[Goal, frozenset[int]]] = []
             for way, left in ways:
                 # one alone: the value may also hold it; several: it is said of each, since that leaves fewer cases
-                if len(touched) == 1:
+                if len(touched) == 1 and len(pending) <= FEW_PENDING:
                     made.append((way, left))
                 else:
                     made.append((goals.goal((*way.literals, *literals)), left))
