@@ -15,7 +15,7 @@ from plait.constrained.interface import ConstraintError
 from plait.constrained.schema import clauses
 from plait.constrained.schema.reader import read
 
-N = 20
+N = 13  # 2^13 clauses would be refused
 
 
 def takes(written: Written | None, instance: Any) -> bool:
@@ -37,7 +37,7 @@ def alternatives(kind: str, at: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["if", "if else", "anyOf", "oneOf"])
-def test_twenty_of_a_kind(kind: str) -> None:
+def test_many_of_a_kind(kind: str) -> None:
     schema = {
         "type": "object",
         "properties": {f"p{at}": {"enum": ["x", "y"]} for at in range(2 * N)},
@@ -47,7 +47,7 @@ def test_twenty_of_a_kind(kind: str) -> None:
     node = read(schema)
     draw = random.Random(kind)
     seen = set()
-    for likely in itertools.chain([0.0, 1.0], (draw.choice([0.1, 0.9]) for _ in range(60))):
+    for likely in itertools.chain([0.0, 1.0], (draw.choice([0.1, 0.9]) for _ in range(10))):
         instance = {
             f"p{at + side * N}": draw.choice("xy")
             for at in range(N)
