@@ -7,6 +7,7 @@ language is exact. Numbers stay within the texts that :mod:`..regular.numbers` w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from ..regular.languages import Languages
 
 Constants = frozenset[Any]
-Bounds = tuple[Fraction | None, bool, Fraction | None, bool]
+Bound = Fraction | None
+Bounds = tuple[Bound, bool, Bound, bool]
+#: from here on a 64-bit float does not keep every whole number
+EXACT_WHOLE = 2**53
 #: digits that a 64-bit float keeps
 SURE_DIGITS = 15
 
@@ -152,7 +156,8 @@ class NumberAlgebra(LanguageAlgebra):
         if literal.positive:
             texts = set[str]().union(*map(numbers.spellings, named))
             return self.languages.literals(sorted(texts))
-        return self.meet([numbers.unequal_to(self.languages, value) for value in named])
+        fractions = [numbers.exact(value) for value in named]
+        return self.meet([self._outside(value, False, value, False) for value in fractions])
 
     def own(self, literal: Literal) -> Language | None:
         node, languages = literal.node, self.languages
@@ -163,10 +168,10 @@ class NumberAlgebra(LanguageAlgebra):
                 return self._multiple_of(node.multiple_of, bounds, node.integer)
             if node.integer:
                 return numbers.integer(languages, *bounds)
-            return numbers.between(languages, *bounds) if bounded else None
+            return self._between(*bounds) if bounded else None
         parts: list[Language] = []
         if bounded:
-            parts.append(numbers.outside(languages, *bounds))
+            parts.append(self._outside(*bounds))
         if node.integer:
             parts.append(self.meet([numbers.not_whole(languages), self._few_digits]))
         if node.multiple_of is not None:
@@ -180,6 +185,25 @@ class NumberAlgebra(LanguageAlgebra):
     def _few_digits(self) -> Language:
         return self.languages.regex(f"^-?(?:[0-9][.]?){{1,{SURE_DIGITS}}}(?:[eE][+-]?[0-9]{{1,3}})?$", "ecma")
 
+    # Nor does 0.99999999999999999999 stay below 1 then: beyond a bound is what is beyond it as a float too.
+
+    def _between(self, low: Bound, low_open: bool, high: Bound, high_open: bool) -> Language:
+        start = _beyond(low, math.inf) if low is not None and low_open else low
+        end = _beyond(high, -math.inf) if high is not None and high_open else high
+        found = numbers.between(self.languages, start, low_open, end, high_open)
+        if any(bound is not None and abs(bound) >= EXACT_WHOLE for bound in (low, high)):
+            # whole numbers are kept as they are
+            return self.join([found, numbers.integer(self.languages, low, low_open, high, high_open)])
+        return found
+
+    def _outside(self, low: Bound, low_open: bool, high: Bound, high_open: bool) -> Language:
+        parts = []
+        if low is not None:
+            parts.append(self._between(None, False, low, not low_open))
+        if high is not None:
+            parts.append(self._between(high, not high_open, None, False))
+        return self.join(parts)
+
     def _multiple_of(self, divisor: Fraction, bounds: Bounds, whole: bool) -> Language:
         integers = numbers.multiple_of(self.languages, divisor, *bounds, whole=True)
         if whole:
@@ -192,6 +216,18 @@ class NumberAlgebra(LanguageAlgebra):
         if high is None or high > most:
             high, high_open = most, True
         return self.join([integers, numbers.multiple_of(self.languages, divisor, low, low_open, high, high_open)])
+
+
+def _beyond(bound: Fraction, towards: float) -> Fraction:
+    """Numbers beyond this are rounded to another float than ``bound`` is, in that direction."""
+    try:
+        nearest = float(bound)
+    except OverflowError:
+        return bound
+    following = math.nextafter(nearest, towards)
+    if not nearest or math.isinf(following):
+        return bound  # no text is as small as half the least float
+    return (Fraction(nearest) + Fraction(following)) / 2
 
 
 def _bounds(node: Node) -> Bounds:
