@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from grammar_kit import LANGUAGES, accepts, of_grammar
+from grammar_kit import LANGUAGES, accepts, of_grammar, short_texts
 
 from plait.constrained.grammar import compile_grammar, detect
 from plait.constrained.interface import ConstraintError
@@ -70,6 +70,14 @@ def test_large_repeats_are_not_unrolled() -> None:
     assert len(made.rules) < 1000
 
 
+def test_repeats_in_a_row_are_one() -> None:
+    assert short_texts(of_grammar('root ::= "a"' + "?" * 10_000), 3) == {"", "a"}
+    for marks, fewest in (("??", 0), ("+?", 0), ("?+", 0), ("++", 1), ("*+", 0)):
+        made = of_grammar(f'root ::= "a"{marks} root "b" | "c"')
+        assert accepts(made, "cb") == (fewest == 0) and accepts(made, "acb")
+        assert accepts(made, "aacb") == (marks != "??")
+
+
 def test_the_start_rule() -> None:
     made = of_grammar('a ::= "x" b\nb ::= "y"', start="b")
     assert accepts(made, "y") and not accepts(made, "xy")
@@ -103,6 +111,7 @@ def test_the_start_rule() -> None:
         ('root ::= "a" ;', "rules do not end in ;"),
         ('root ::= "a"{99999999}', "a repeat of more than"),
         ("root ::= " + "(" * 200 + '"a"' + ")" * 200, "nested deeper than 100"),
+        ('root ::= "a"' + "{2}" * 9, "line 1, column 37: more than 8 repeats of one another"),
         ("hello", "begins with no rule"),
     ],
 )

@@ -158,6 +158,8 @@ def test_ecma(pattern: str, yes: list[str], no: list[str]) -> None:
         ("[b-a]", "the regex is not valid: bad character range b-a"),
         (r"\y", r"the regex is not valid: bad escape \y"),
         ("(" * 3000 + ")" * 3000, "nested too deeply"),
+        ("a{" + "9" * 5000 + "}", "a number in it is too large"),
+        (r"\p{" + "is" * 5000 + "}", "the Unicode property"),
         ("a" * 1_000_001, "at most 1,000,000 are accepted"),
     ],
 )
@@ -190,6 +192,8 @@ def test_python_refusals(pattern: str, message: str) -> None:
         ("^*", "nothing to repeat at position 1"),
         ("a|+", "nothing to repeat at position 2"),
         ("a{2}{3}", "multiple repeat at position 4; put the inner repeat in a group"),
+        ("a{1," + "9" * 5000 + "}", "a repeat whose bound has more than 18 digits at position 1"),
+        (r"\p{" + "is" * 5000 + "}", "the Unicode property"),
         ("a{3,2}", "the minimum of a repeat is above its maximum at position 1"),
         ("[b-a]", "the reversed range b-a at position 1"),
         ("a\\", "a backslash at the end at position 1"),

@@ -16,9 +16,8 @@ import re
 from typing import TYPE_CHECKING
 
 from ..charset import ALL
-from ..interface import ConstraintError
-from .source import Cursor, Definitions, charset, in_order, literal, one_of
-from .tree import Expression, Grammar, Name, Terminal
+from .source import Cursor, Definitions, charset, in_order, literal, one_of, regex_terminal
+from .tree import Expression, Grammar, Name
 
 if TYPE_CHECKING:
     from ..regular.languages import Languages
@@ -27,7 +26,6 @@ _SPACE = re.compile(r"(?:\s+|#[^\n]*)+")
 #: a dot belongs to a name only between its characters
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_]))*")
 _DEFINES = re.compile(_NAME.pattern + r"(?:\s|#[^\n]*\n)*(?:::=|:=)")
-_REGEX = re.compile(r"/((?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+)/")
 
 _MACROS = {"TagDispatch", "Token", "ExcludeToken", "TokenTagDispatch"}
 
@@ -53,7 +51,7 @@ class _Parser:
             at = cursor.at
             name = cursor.match(_NAME)
             self.space()
-            if name is None or not (cursor.take("::=")):
+            if name is None or not cursor.take("::="):
                 cursor.fail(f"expected a rule, name ::= ..., and found {cursor.shown()}")
             self.names.announce(name, at)
             self.names.rules[name] = self.alternatives()
@@ -118,7 +116,7 @@ class _Parser:
                 cursor.fail("the group that begins here has no closing )", at)
             return inner
         if cursor.peek() == "/":
-            return self.regex(at)
+            return regex_terminal(cursor, languages, cursor.regex(), at)
         if cursor.peek() in ("<", "!"):
             cursor.fail("token ids (<[...]>, <name>) are not supported: a grammar speaks of text", at)
         name = cursor.match(_NAME)
@@ -127,19 +125,3 @@ class _Parser:
         if name in _MACROS and cursor.peek() == "(":
             cursor.fail(f"{name}(...) is not supported: write the texts as rules", at)
         return self.names.ref(name, at)
-
-    def regex(self, at: int) -> Terminal:
-        cursor = self.cursor
-        found = _REGEX.match(cursor.text, at)
-        if found is None:
-            cursor.fail("the regex that begins here has no closing / on its line", at)
-        cursor.at = found.end()
-        return regex_terminal(cursor, self.languages, found[1].replace("\\/", "/"), at)
-
-
-def regex_terminal(cursor: Cursor, languages: Languages, pattern: str, at: int) -> Terminal:
-    """A Terminal of a regex in Python's syntax; its errors get a place in the grammar."""
-    try:
-        return Terminal(languages.regex(pattern, "python"))
-    except ConstraintError as error:
-        raise cursor.error(f"/{pattern if len(pattern) < 60 else pattern[:57] + '...'}/: {error}", at) from None

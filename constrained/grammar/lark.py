@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..interface import ConstraintError
 from .common import COMMON
-from .ebnf import regex_terminal
-from .source import Cursor, Definitions, caseless, charset, in_order, literal, one_of
+from .source import Cursor, Definitions, caseless, charset, in_order, literal, one_of, regex_terminal
 from .tree import Alt, Expression, Grammar, Name, Opaque, Ref, Repeat, Seq, Terminal, components, references
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ _SPACE = re.compile(r"(?:\s+|(?://|#)[^\n]*)+")
 #: a line that begins with | goes on with the rule before it
 _MORE = re.compile(r"(?:\s+|(?://|#)[^\n]*)*\|")
 _NAME = re.compile(r"_?[A-Za-z][A-Za-z0-9_]*")
-_REGEX = re.compile(r"/((?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+)/([a-z]*)")
+_FLAGS = re.compile("[a-z]+")
 _INTEGER = re.compile("[0-9]{1,9}")
 _NOTHING = re.compile("")
 
@@ -351,15 +350,11 @@ class _Parser:
 
     def regex(self, at: int) -> Terminal:
         cursor = self.cursor
-        found = _REGEX.match(cursor.text, at)
-        if found is None:
-            cursor.fail("the regex that begins here has no closing / on its line", at)
-        cursor.at = found.end()
-        flags = found[2].replace("u", "")
+        pattern = cursor.regex()
+        flags = (cursor.match(_FLAGS) or "").replace("u", "")
         unknown = set(flags) - set("imsx")
         if unknown:
             cursor.fail(f"regex flag {min(unknown)!r} is not supported (known: i, m, s, x, u)", at)
-        pattern = found[1].replace("\\/", "/")
         return regex_terminal(cursor, self.languages, f"(?{flags}:{pattern})" if flags else pattern, at)
 
     # ------------------------------------------------------------ JSON
@@ -369,8 +364,7 @@ class _Parser:
         try:
             value, cursor.at = json.JSONDecoder().raw_decode(cursor.text, cursor.at)
         except ValueError as error:
-            where = cursor.at + getattr(error, "pos", 0) - cursor.at if hasattr(error, "pos") else at
-            cursor.fail(f"this is no JSON: {error}", where)
+            cursor.fail(f"this is no JSON: {error}", error.pos if isinstance(error, json.JSONDecodeError) else at)
         except RecursionError:
             cursor.fail("the JSON that begins here is nested too deeply", at)
         return value

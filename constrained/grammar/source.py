@@ -17,11 +17,17 @@ if TYPE_CHECKING:
 
 #: characters of one grammar, its rules, and groups inside groups, at most
 MAX_SOURCE, MAX_RULES, MAX_DEPTH = 1_000_000, 20_000, 100
-#: rounds of a repeat, at most
-MAX_COUNT = 1_000_000
+#: rounds of a repeat, and repeats that are directly repeated, at most
+MAX_COUNT, MAX_REPEATS = 1_000_000, 8
 
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a", "0": "\0", "e": "\x1b"}
 _HEX = {"x": 2, "u": 4, "U": 8}
+_BRACED = re.compile(r"\{([0-9a-fA-F]{1,6})\}")
+_LOW_HALF = re.compile(r"\\u([dD][c-fC-F][0-9a-fA-F]{2})")
+_COUNT = re.compile("[0-9]{1,9}")
+_COUNTED = re.compile(r"\{\s*[0-9,]")
+_REGEX = re.compile(r"/((?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+)/")
+_WORD = re.compile(r"\w+|.", re.DOTALL)
 
 
 class Cursor:
@@ -71,7 +77,7 @@ class Cursor:
             return "the end of the grammar"
         if self.peek() == "\n":
             return "the end of the line"
-        word = re.compile(r"\w+|.", re.S).match(self.text, self.at)
+        word = _WORD.match(self.text, self.at)
         return repr(word[0][:20]) if word else repr(self.peek())
 
     def enter(self) -> None:
@@ -106,7 +112,7 @@ class Cursor:
 
     def _code(self, code: int, start: int) -> str:
         if 0xD800 <= code <= 0xDBFF:
-            low = re.compile(r"\\u([dD][c-fC-F][0-9a-fA-F]{2})").match(self.text, self.at)
+            low = _LOW_HALF.match(self.text, self.at)
             if low is not None:
                 self.at = low.end()
                 return chr(0x10000 + ((code - 0xD800) << 10) + int(low[1], 16) - 0xDC00)
@@ -126,13 +132,16 @@ class Cursor:
                 )
             self.at += 1
             if char == quote:
-                return self.checked("".join(found), start)
+                return "".join(found)
             found.append(self.escape("\"'[]/-^") if char == "\\" else char)
 
-    def checked(self, text: str, at: int) -> str:
-        if any("\ud800" <= char <= "\udfff" for char in text):
-            self.fail("half of a surrogate pair is no character", at)
-        return text
+    def regex(self) -> str:
+        """The pattern of a regex between slashes, which begins here."""
+        found = _REGEX.match(self.text, self.at)
+        if found is None:
+            self.fail("the regex that begins here has no closing / on its line")
+        self.at = found.end()
+        return found[1].replace("\\/", "/")
 
     def char_class(self) -> Ranges:
         """A class whose opening bracket has been taken."""
@@ -177,12 +186,12 @@ class Cursor:
         while True:
             start = self.at
             if self.take("*"):
-                body = Repeat(body, 0, None)
+                body = _often(body, 0, None)
             elif self.take("+"):
-                body = Repeat(body, 1, None)
+                body = _often(body, 1, None)
             elif self.take("?"):
-                body = Repeat(body, 0, 1)
-            elif self.peek() == "{" and re.compile(r"\{\s*[0-9,]").match(self.text, self.at):
+                body = _often(body, 0, 1)
+            elif self.peek() == "{" and _COUNTED.match(self.text, self.at):
                 self.at += 1
                 space()
                 low = self.match(_COUNT)
@@ -203,11 +212,19 @@ class Cursor:
             self.fail(f"the repeat asks for at least {low} and at most {high}", at)
         if max(low, high or 0) > MAX_COUNT:
             self.fail(f"a repeat of more than {MAX_COUNT:,}; write {{{low},}} for no bound", at)
+        inner, depth = body, 0
+        while isinstance(inner, Repeat):
+            inner, depth = inner.body, depth + 1
+        if depth >= MAX_REPEATS:
+            self.fail(f"more than {MAX_REPEATS} repeats of one another: put the inner ones in a rule of their own", at)
         return Repeat(body, low, high)
 
 
-_COUNT = re.compile("[0-9]{1,9}")
-_BRACED = re.compile(r"\{([0-9a-fA-F]{1,6})\}")
+def _often(body: Expression, low: int, high: int | None) -> Repeat:
+    """``body`` with a ``*``, ``+`` or ``?``; several of them in a row are one, so that expressions stay flat."""
+    if isinstance(body, Repeat) and body.low <= 1 and body.high in (1, None):
+        return Repeat(body.body, low * body.low, high and body.high)
+    return Repeat(body, low, high)
 
 
 def literal(languages: Languages, text: str) -> Terminal:
@@ -221,6 +238,14 @@ def charset(languages: Languages, ranges: Ranges) -> Terminal:
 def caseless(languages: Languages, text: str) -> Language:
     """The text in any case, as Python's IGNORECASE has it."""
     return languages.regex(f"(?i:{re.escape(text)})", "python")
+
+
+def regex_terminal(cursor: Cursor, languages: Languages, pattern: str, at: int) -> Terminal:
+    """A Terminal of a regex in Python's syntax; its errors get a place in the grammar."""
+    try:
+        return Terminal(languages.regex(pattern, "python"))
+    except ConstraintError as error:
+        raise cursor.error(f"/{pattern if len(pattern) < 60 else pattern[:57] + '...'}/: {error}", at) from None
 
 
 def one_of(options: list[Expression]) -> Expression:

@@ -133,8 +133,8 @@ def lookup(name: str) -> tuple[Ranges, bool] | None:
     short = _SHORT.get(key) or _LONG.get(key)
     if short:
         return _general(short), True
-    if key.startswith("is") and len(key) > 2:
-        return lookup(name[2:]) or _script(key[2:])
+    if key.startswith("is") and not key.startswith("is", 2):
+        return lookup(name[2:])
     if key in _BINARY:
         return _BINARY[key], True
     if key in ("alphabetic", "alpha"):

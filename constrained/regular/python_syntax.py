@@ -45,7 +45,7 @@ def check(pattern: str) -> None:
             re.compile(_PROPERTY.sub(r"\1\\w", pattern) if "\\p{" in pattern or "\\P{" in pattern else pattern)
     except re.error as error:
         raise ConstraintError(f"the regex is not valid: {error}") from None
-    except (RecursionError, OverflowError):
+    except (RecursionError, OverflowError, ValueError):  # a number of thousands of digits is the last
         raise ConstraintError("the regex is nested too deeply, or a number in it is too large") from None
 
 

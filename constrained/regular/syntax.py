@@ -25,6 +25,8 @@ from .terms import Arena
 
 #: longest pattern accepted, in characters
 MAX_PATTERN = 1_000_000
+#: longest number in a repeat, in digits
+MAX_DIGITS = 18
 #: most groups inside of one another; fixed, so that a pattern that was accepted once is accepted in every thread
 MAX_DEPTH = 100
 
@@ -174,6 +176,8 @@ class Parser:
         high: int | None
         if char == "{":
             match = _BRACES.match(self.text, at)
+            if match and max(len(match[1]), len(match[3] or "")) > MAX_DIGITS:
+                raise self.refuse(f"a repeat whose bound has more than {MAX_DIGITS} digits", at)
             counts = self.bounds(match, at) if match else None
             if match is None or counts is None:
                 return None
