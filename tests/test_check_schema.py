@@ -17,7 +17,7 @@ from plait.constrained.interface import ConstraintError
 from plait.constrained.regular import formats
 from plait.constrained.regular.languages import Languages
 from plait.constrained.report import regex_report, schema_report
-from plait.constrained.schema.keywords import KEYWORDS
+from plait.constrained.schema.dispatch import KEYWORDS
 from plait.runtime.cli import main
 
 PAGE = Path(__file__).parent.parent / "docs" / "constraints.md"

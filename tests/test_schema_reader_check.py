@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plait.constrained.interface import ConstraintError
 from plait.constrained.schema.check import Report, check
-from plait.constrained.schema.keywords import KEYWORDS
+from plait.constrained.schema.dispatch import KEYWORDS
 from plait.constrained.schema.options import SchemaOptions
 from plait.constrained.schema.reader import read
 

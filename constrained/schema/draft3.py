@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .dispatch import by_name, flag, keyword, many, number, one, wrong
 from .drafts import D3
-from .keywords import by_name, flag, keyword, many, number, one, types_of, wrong
+from .keywords import types_of
 from .node import Node
 from .text import shown
 

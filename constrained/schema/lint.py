@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from .dispatch import KEYWORDS, handlers
 from .drafts import D3, D7, DRAFT_NAMES
 from .errors import Problem
 from .formats import asserted
-from .keywords import KEYWORDS, handlers
 from .node import Node
 from .text import shown
 

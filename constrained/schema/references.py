@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from . import drafts
+from .dispatch import Handler, handlers
 from .drafts import Dialect
 from .errors import SchemaError
-from .keywords import Handler, handlers
 from .node import FIELDS, Node
 from .text import escaped, shown
 from .uri import resolve, split
