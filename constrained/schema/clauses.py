@@ -120,13 +120,15 @@ class ClauseAlgebra:
     def written(self, value: object, pointer: str) -> Node:
         """A schema that only this value satisfies."""
         if isinstance(value, dict):
-            return Node(
+            node = Node(
                 pointer,
                 types=frozenset({"object"}),
                 properties={key: self.written(inner, f"{pointer}/{key}") for key, inner in value.items()},
                 required=tuple(value),
                 additional_properties=Node(pointer, always=False),
             )
+            self.goals.constants.add(node)
+            return node
         if isinstance(value, list):
             return Node(
                 pointer,

@@ -68,6 +68,8 @@ class Goals:
         self._goals: dict[frozenset[Literal], Goal] = {}
         self.free = self._goals[frozenset()] = Goal((), True)
         self.never = Goal((), False)
+        #: objects of enum and const as schemas
+        self.constants: set[Node] = set()
 
     def literal(self, node: Node, scope: Scope, positive: bool = True) -> Literal:
         key = (node, scope, positive)

@@ -6,11 +6,12 @@
 
 Order. Each declared name belongs to the first ``properties`` that lists it; names of one list come in its order,
 different lists interleave freely, names that are only required have no order, and undeclared keys come after all
-declared ones. With any order there are no lists. A declared name never comes twice (the state sees to it), nor
-spelled with escapes as an undeclared key (undeclared keys are a language without the declared names).
+declared ones (so do those that only a value has which is excluded, or asked for beside other schemas). With any order
+there are no lists. A declared name never comes twice (the state sees to it), nor spelled with escapes as an undeclared
+key (undeclared keys are a language without the declared names).
 
 Undeclared keys may repeat where that changes nothing. Where a later value could undo what an earlier one was needed
-for (a negation it violated, a minimum count), the name is remembered (:meth:`ObjectClause.named`) and banned.
+for (a negation it violated, a minimum count), the name is remembered (``Key.remember``) and banned.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ class ObjectClause:
         self.dependent: dict[str, tuple[str, ...]] = {}
         self._within: list[Literal] = []
         self._declared: list[list[str]] = []
+        #: names of a value that is asked for beside other schemas
+        self._late: set[str] = set()
         required: dict[str, None] = {}
         absent: set[str] = set()
         groups: list[Literal] = []
@@ -121,7 +124,10 @@ class ObjectClause:
         rule = rule_of(self._goals, literal)
         if rule is not None:
             self.rules.append(rule)
-            self._declare(node.properties)
+            if node in self._goals.constants and self._declared:
+                self._late.update(node.properties)
+            else:
+                self._declare(node.properties)
         for name in node.required:
             required[name] = None
         self._bound(node.min_properties, node.max_properties)
@@ -155,7 +161,9 @@ class ObjectClause:
     def _track(self) -> None:
         """Which names are told apart, which of them are ordered, and which are remembered."""
         declared = [name for names in self._declared for name in names]
-        if not (self.violations or self.dependent or self._absent or self._within or self._compiler.any_order):
+        if not (
+            self.violations or self.dependent or self._absent or self._within or self._late or self._compiler.any_order
+        ):
             # nothing but properties and required
             self.lists = self._declared
             self._place = place = {name: (at, n) for at, names in enumerate(self.lists) for n, name in enumerate(names)}
@@ -165,6 +173,7 @@ class ObjectClause:
             named.update(self.required)
             self.tracked = list(named)
             self.free = [] if len(named) == len(declared) else [name for name in named if name not in place]
+            self.late: list[str] = []
             self._memory = frozenset(self.free)
             return
         tracked = dict.fromkeys(declared)
@@ -188,9 +197,18 @@ class ObjectClause:
         self.lists = [[name for name in names if name not in absent] for names in lists]
         ordered = {name: (at, place) for at, names in enumerate(self.lists) for place, name in enumerate(names)}
         self._place = ordered
-        self.free = [name for name in self.tracked if name not in ordered and name not in absent]
         memory = set(self.dependent).union(*self.dependent.values()) if self.dependent else set()
-        self._memory = frozenset(memory.union(self.free))
+        others = [name for name in self.tracked if name not in ordered and name not in absent]
+        # a name that only an excluded value has is as undeclared as any other: what unique items exclude must not allow
+        # anything that is not allowed without it
+        free = {*(name for name in self.required if name not in self._late), *memory}
+        for violation in self.violations:
+            if not violation.constant:
+                free.update(violation.memory)
+                free.update(violation.rule.named if violation.rule is not None else ())
+        self.late = [] if self._compiler.any_order else [name for name in others if name not in free]
+        self.free = [name for name in others if name not in self.late]
+        self._memory = frozenset(memory.union(others))
 
     def _count_limit(self) -> int:
         """Counts above this are all alike; 0 if counts do not matter."""
@@ -267,6 +285,9 @@ class ObjectClause:
         if self.lists and any(name in self._place and self.available(state, name) for name in needed):
             return
         at = tuple(map(len, self.lists))
+        for name in self.late:
+            if name not in state.used and ask(self.names.goal(name)):
+                yield from self._named(state, name, self.names.goal(name), at)
         for cell, (_, goal, matched) in enumerate(self.names.cells()):
             if ask(goal):
                 yield from self._undeclared(state, cell, goal, matched, at)

@@ -22,11 +22,14 @@ class Violation:
         self.required: tuple[str, ...] = ()
         self.dependent: dict[str, tuple[str, ...]] = {}
         self.names: Literal | None = None
+        #: it says no more than that the object is not a certain value
+        self.constant = False
         if isinstance(atom, Unevaluated):
             self.rule = unevaluated_rule(compiler.goals, atom)
             self.memory: frozenset[str] = _NOBODY
             return
         node = atom.node
+        self.constant = node in compiler.goals.constants
         self.rule = rule_of(compiler.goals, atom)
         self.low, self.high = node.min_properties, node.max_properties
         self.required = node.required
