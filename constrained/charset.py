@@ -1,4 +1,4 @@
-"""Sets of code points as sorted ranges, and as small automata over UTF-8 bytes.
+"""Sets of code points as sorted ranges.
 
 Surrogates are in no set: they have no UTF-8. What ``\\w``, ``\\d``, ``\\s`` and IGNORECASE mean is asked of Python's
 own ``re`` (over strings made here, never over input), so the meaning is Python's by construction.
@@ -16,8 +16,6 @@ from functools import lru_cache
 Ranges = tuple[tuple[int, int], ...]
 
 ALL: Ranges = ((0, 0xD7FF), (0xE000, 0x10FFFF))
-
-
 #: where anything but unassigned and private code points lies: planes 4 to 13 have never held anything
 _ASSIGNED: Ranges = ((0, 0xD7FF), (0xE000, 0x3FFFF), (0xE0000, 0xE0FFF))
 
@@ -122,75 +120,3 @@ def folded(ranges: Ranges, ascii_only: bool) -> Ranges:
         return normalize(found)
     source = "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in ranges)
     return fold(ranges, f"[{source}]", int(re.IGNORECASE | (re.ASCII if ascii_only else 0)))
-
-
-# ---------------------------------------------------------------- UTF-8
-
-#: one node: (lowest byte, highest byte, next node); next node 0 = a whole character has been read
-Edges = tuple[tuple[int, int, int], ...]
-
-_SPANS = ((0, 0x7F, 0, 0x00), (0x80, 0x7FF, 1, 0xC0), (0x800, 0xFFFF, 2, 0xE0), (0x10000, 0x10FFFF, 3, 0xF0))
-
-
-@lru_cache(maxsize=256)
-def utf8(ranges: Ranges) -> tuple[Edges, ...]:
-    """A deterministic automaton over the UTF-8 of exactly these code points; the last node is where it starts.
-
-    Equal nodes are one node, so a class of many ranges stays small (``\\w``: some 250 nodes).
-    """
-    nodes: list[Edges] = [()]
-    known: dict[Edges, int] = {(): 0}
-
-    def intern(edges: list[tuple[int, int, int]]) -> int:
-        merged: list[tuple[int, int, int]] = []
-        for low, high, child in edges:
-            if merged and merged[-1][1] + 1 == low and merged[-1][2] == child:
-                merged[-1] = (merged[-1][0], high, child)
-            else:
-                merged.append((low, high, child))
-        key = tuple(merged)
-        if key not in known:
-            known[key] = len(nodes)
-            nodes.append(key)
-        return known[key]
-
-    def edges_of(parts: list[tuple[int, int]], more: int, mark: int) -> list[tuple[int, int, int]]:
-        """Edges by the top byte of values in ``parts`` (ascending), with ``more`` bytes of six bits below it."""
-        shift = 6 * more
-        block = 1 << shift
-        edges: list[tuple[int, int, int]] = []
-        inside: list[tuple[int, int]] = []
-        top = -1
-
-        def close() -> None:
-            if inside:
-                child = intern(edges_of(inside, more - 1, 0x80)) if more else 0
-                edges.append((mark + top, mark + top, child))
-                inside.clear()
-
-        for low, high in parts:
-            while low <= high:
-                here = low >> shift
-                if here != top:
-                    close()
-                    top = here
-                end = min(high, ((here + 1) << shift) - 1)
-                if low == here << shift and high - low + 1 >= block:
-                    last = ((high + 1) >> shift) - 1  # whole blocks from here to last
-                    full = intern(edges_of([(0, block - 1)], more - 1, 0x80)) if more else 0
-                    edges.append((mark + here, mark + last, full))
-                    low = (last + 1) << shift
-                    top = last
-                else:
-                    inside.append((low - (here << shift), end - (here << shift)))
-                    low = end + 1
-        close()
-        return edges
-
-    start: list[tuple[int, int, int]] = []
-    for first, last, more, mark in _SPANS:
-        parts = [(max(low, first), min(high, last)) for low, high in ranges if low <= last and high >= first]
-        if parts:
-            start.extend(edges_of(parts, more, mark))
-    nodes.append(tuple(start))
-    return tuple(nodes)

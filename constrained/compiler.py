@@ -30,7 +30,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -41,7 +41,7 @@ from .pushdown import machine as machines
 from .pushdown.matcher import PushdownConstraint
 from .pushdown.rules import Lexeme, Rules
 from .schema.values import parse_json
-from .vocabulary import Vocabulary
+from .vocabulary import Vocabulary, single_bytes
 
 #: longest frame either way
 MAX_FRAME_BYTES = 60 * 1024 * 1024
@@ -50,8 +50,6 @@ DEFAULT_MEMORY_BYTES = 2 * 1024**3
 _FORMAT = 2
 _GARBAGE = 50_000  # objects made since the last collection that call for another
 _TICK = 0.25  # seconds between two looks at the clock and at the parent
-
-Kind = Literal["regex", "spec", "stop_regex"]
 
 
 @dataclass(frozen=True)
@@ -243,7 +241,7 @@ def _data(kind: str, source: str) -> dict[str, Any]:
 def _check(data: dict[str, Any], limits: Limits, until: float) -> tuple[float, tuple[str, ...]]:
     """(seconds for the root, what was relaxed). Opens every rule, so that what cannot be kept is found here."""
     notes = tuple(dict.fromkeys(note for schema in _schemas(data) for note in _schema_notes(schema)))
-    vocabulary = _bytes()
+    vocabulary = single_bytes()
     lexicon = Lexicon(vocabulary)
     began = time.process_time()  # not the clock: others may have the cores, and the first one loads the native library
     constraint = build(data, vocabulary, "", lexicon)
@@ -312,12 +310,6 @@ def _schema_notes(form: dict[str, Any]) -> list[str]:
 def _said(problem: Any) -> str:
     where = f" at {problem.pointer}" if problem.pointer else ""
     return f"{problem.keyword}{where}: {problem.message}" if problem.keyword else f"{problem.message}{where}"
-
-
-def _bytes() -> Vocabulary:
-    """Spells everything byte by byte; its end token is 256."""
-    tokens: list[bytes | None] = [bytes((value,)) for value in range(256)]
-    return Vocabulary(tokens, size=257, eos_ids=[256], encode=list)
 
 
 def _late(seconds: float) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from .charset import Ranges, normalize
 from .masks import MaskCache
 from .pushdown.lexemes import LexemeTable
+from .pushdown.native_machine import shared_bytes
 from .regular.languages import Languages
 from .vocabulary import Vocabulary
 
@@ -31,7 +32,7 @@ class Lexicon:
 
     @property
     def nbytes(self) -> int:
-        return self.languages.nbytes + self.lexemes.nbytes + self.masks.nbytes
+        return self.languages.nbytes + self.lexemes.nbytes + shared_bytes(self.lexemes) + self.masks.nbytes
 
     @property
     def full(self) -> bool:
@@ -53,7 +54,7 @@ def writable(vocabulary: Vocabulary) -> Ranges:
     A vocabulary without some continuation byte writes no four-byte characters at all: the exact set would be tens of
     thousands of ranges.
     """
-    known = [bytes((value,)) in vocabulary.id_of for value in range(256)]
+    known = [value not in vocabulary.missing_bytes for value in range(256)]
     tails = [tail for tail in range(64) if known[0x80 + tail]]
     whole = len(tails) == 64
     found = [(value, value) for value in range(0x80) if known[value]]

@@ -16,7 +16,7 @@ from .pushdown.rules import Lexeme, Rules
 from .schema.check import check
 from .schema.errors import Problem
 from .schema.options import SchemaOptions
-from .vocabulary import Vocabulary
+from .vocabulary import single_bytes
 
 
 @dataclass(slots=True)
@@ -56,12 +56,6 @@ class Report:
         for name in ("problems", "relaxable", "notes"):
             made[name] = [problem._asdict() for problem in getattr(self, name)]
         return made
-
-
-def single_bytes() -> Vocabulary:
-    """A vocabulary that spells everything byte by byte."""
-    tokens: list[bytes | None] = [bytes((value,)) for value in range(256)]
-    return Vocabulary(tokens, size=257, eos_ids=[256], encode=list)
 
 
 def schema_report(

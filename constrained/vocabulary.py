@@ -9,6 +9,9 @@ import hashlib
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .trie import TokenTrie
 
 Data = bytes  # inside the class, `bytes` is the method
@@ -117,9 +120,30 @@ class Vocabulary:
         return found
 
     @cached_property
+    def missing_bytes(self) -> frozenset[int]:
+        """The byte values that no token spells alone. Constraints never write them: who needs one may be stuck."""
+        return frozenset(value for value in range(256) if bytes((value,)) not in self.id_of)
+
+    @cached_property
+    def eos_mask(self) -> NDArray[np.uint32]:
+        """uint32[mask_words] with the bits of ``eos_ids``, read-only."""
+        mask = np.zeros(self.mask_words, np.uint32)
+        for token in self.eos_ids:
+            mask[token // 32] |= np.uint32(1 << token % 32)
+        mask.flags.writeable = False
+        return mask
+
+    @cached_property
     def trie(self) -> TokenTrie:
         """All text tokens as a flat trie, built on first use."""
         return TokenTrie(self.tokens)
+
+
+def single_bytes() -> Vocabulary:
+    """A vocabulary that spells everything byte by byte; its end token is 256. What a constraint says is the same over
+    every vocabulary, so this one serves where no model is at hand."""
+    tokens: list[bytes | None] = [bytes((value,)) for value in range(256)]
+    return Vocabulary(tokens, size=257, eos_ids=[256], encode=list)
 
 
 def utf8_pieces(data: bytes) -> list[tuple[bytes, bool]]:

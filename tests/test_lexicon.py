@@ -12,6 +12,7 @@ from plait.constrained.charset import ALL
 from plait.constrained.lexicon import Lexicon, lexicon_of, writable
 from plait.constrained.pushdown.lexemes import LexemeTable
 from plait.constrained.pushdown.machine import Machine
+from plait.constrained.pushdown.native_machine import NativeMachine, shared_bytes
 from plait.constrained.pushdown.rules import Lexeme
 
 EVERY_BYTE = [bytes((value,)) for value in range(256)]
@@ -52,6 +53,16 @@ def test_one_lexicon_while_it_lasts() -> None:
     del vocabulary, lexicon
     gc.collect()
     assert gone() is None
+
+
+def test_its_bytes_are_those_of_native_code_too() -> None:
+    vocabulary = mixed_vocabulary()
+    lexicon = Lexicon(vocabulary)
+    before = lexicon.nbytes
+    machine = machine_of(NativeMachine, lexicon, json_rules)
+    for text in (b"", b'{"', b'{"name": "'):
+        machine.mask(machine.step(machine.start, text))
+    assert lexicon.nbytes - before >= shared_bytes(lexicon.lexemes) > 20 * vocabulary.trie.nodes
 
 
 def test_masks_do_not_depend_on_what_was_compiled_before() -> None:

@@ -254,6 +254,21 @@ def test_forced_runs_of_any_length(kind: type[AnyMachine]) -> None:
 
 
 @every
+def test_what_is_kept_of_forced_runs_is_bounded(kind: type[AnyMachine]) -> None:
+    lexicon, rules = Lexicon(VOCABULARY), Rules()
+    start = just((b"x" * 3_000,))(lexicon, rules)
+    limits = Limits(kept=20_000)
+    machine = kind(rules, start, lexicon.lexemes, VOCABULARY, lexicon.masks, "kept", limits)
+    at, before = machine.start, 0
+    for left in range(3_000, 0, -1):
+        assert machine.forced(at) == b"x" * left
+        at = machine.step(at, b"x")
+        if left == 2_000:
+            before = machine.nbytes
+    assert machine.nbytes - before < 2_000 * 1_200, "2 MB of runs were asked for since, and each has a config"
+
+
+@every
 def test_machines_of_one_name_keep_their_masks_apart(kind: type[AnyMachine]) -> None:
     """The same constraint compiled again meets its texts in another order, so its configs have other numbers."""
     lexicon = Lexicon(VOCABULARY)

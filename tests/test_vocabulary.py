@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plait.constrained.trie import TokenTrie
-from plait.constrained.vocabulary import Vocabulary, utf8_pieces
+from plait.constrained.vocabulary import Vocabulary, single_bytes, utf8_pieces
 
 TEXTS = [b"a", b"ab", b"abc", b"b", "é".encode(), b"\xf0\x9f", b" "]
 
@@ -116,3 +117,13 @@ def test_trie_of_many_tokens_finds_them() -> None:
     trie = TokenTrie(tokens)
     assert all(trie.node(data) is not None for data in tokens)
     assert sorted(trie.token_ids.tolist()) == list(range(2000))
+
+
+def test_bytes_without_a_token_and_the_mask_of_end_tokens() -> None:
+    tokens: list[bytes | None] = [bytes((value,)) for value in range(256)]
+    tokens[7], tokens[200] = b"two", None
+    vocabulary = Vocabulary(tokens, size=300, eos_ids=[290, 256], encode=list)
+    assert vocabulary.missing_bytes == {7, 200}
+    bits = np.unpackbits(vocabulary.eos_mask.view(np.uint8), bitorder="little")
+    assert np.flatnonzero(bits).tolist() == [256, 290] and not vocabulary.eos_mask.flags.writeable
+    assert single_bytes().missing_bytes == frozenset()

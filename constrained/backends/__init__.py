@@ -83,10 +83,9 @@ def preload(name: str) -> None:
 
 def verdict(name: str, spec: Mapping[str, Any]) -> None:
     """Raises the ConstraintError that :func:`load` would raise for the specification itself, over any vocabulary."""
-    from ..vocabulary import Vocabulary
+    from ..vocabulary import single_bytes
 
-    single: list[bytes | None] = [bytes([value]) for value in range(256)]
-    load(name, spec, Vocabulary(single, size=257, eos_ids=[256], encode=list), "")
+    load(name, spec, single_bytes(), "")
 
 
 def _one_line(error: Exception) -> str:

@@ -40,9 +40,7 @@ class Texts:
     def __init__(self, vocabulary: Vocabulary) -> None:
         ids = np.array([bool(data) for data in vocabulary.tokens] + [False] * (-vocabulary.size % 32))
         self.text: NDArray[np.uint32] = np.packbits(ids, bitorder="little").view(np.uint32)
-        self.eos: NDArray[np.uint32] = np.zeros(vocabulary.mask_words, np.uint32)
-        for token in vocabulary.eos_ids:
-            self.eos[token // 32] |= np.uint32(1 << token % 32)
+        self.eos = vocabulary.eos_mask
 
 
 class LibraryConstraint:

@@ -88,9 +88,9 @@ class LexemeTable:
         self._mask_bytes = 0
         self._max_states = max_states
         self._max_mask_bytes = max_mask_bytes
-        missing = [value for value in range(256) if bytes((value,)) not in vocabulary.id_of]
-        self._escapes = not any(value in encoding.ESCAPE_BYTES for value in missing)
-        self._shapes = encoding.Shapes(missing, self._escapes)
+        missing = vocabulary.missing_bytes
+        self._escapes = missing.isdisjoint(encoding.ESCAPE_BYTES)
+        self._shapes = encoding.Shapes(sorted(missing), self._escapes)
         self._quote = ord('"') not in missing
 
     @property

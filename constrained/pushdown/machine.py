@@ -86,10 +86,6 @@ class Machine:
         self._serial = ("python", next(_serials))
         self._start_nonterminal = start
         self._start: int | None = None
-        self._missing = frozenset(value for value in range(256) if bytes((value,)) not in vocabulary.id_of)
-        self._eos = np.zeros(vocabulary.mask_words, np.uint32)
-        for token in vocabulary.eos_ids:
-            self._eos[token // 32] |= np.uint32(1 << token % 32)
         self.stacks = Stacks(rules, lexemes, self.limits)
         self._rows: defaultdict[int, dict[int, int]] = defaultdict(dict)  # config -> byte -> config
         self._moves: dict[int, _Moves] = {}
@@ -97,6 +93,7 @@ class Machine:
         self._capped: dict[int, int] = {}
         self._forced: dict[int, bytes] = {}
         self._doubtful: dict[int, NDArray[np.int32]] = {}
+        self._kept = 0  # bytes of the two above
         self._walks: dict[int, MaskWalk] = {}
 
     # ---- the surface
@@ -155,6 +152,7 @@ class Machine:
         known = self._forced.get(config)
         if known is None:
             known = self._chain(config)
+            self._keep(len(known))
             self._forced[config] = known
         return known
 
@@ -184,7 +182,7 @@ class Machine:
     @property
     def nbytes(self) -> int:
         """Memory held, without masks and lexeme rows (they are shared)."""
-        return self.stacks.nbytes + self._cells * _CELL_BYTES + len(self._moves) * _MOVES_BYTES
+        return self.stacks.nbytes + self._cells * _CELL_BYTES + len(self._moves) * _MOVES_BYTES + self._kept
 
     # ---- moves
 
@@ -207,13 +205,14 @@ class Machine:
         if moves is None:
             literals: dict[int, list[int]] = {}
             lexemes = []
+            missing = self.vocabulary.missing_bytes
             for node in self.stacks.configs[config]:
                 if node == 0:
                     continue
                 item = self.stacks.item[node]
                 if item & 3 == LITERAL:
                     value = self.stacks.literal_bytes[item >> 2]
-                    if value not in self._missing:
+                    if value not in missing:
                         literals.setdefault(value, []).append(node)
                 else:
                     lexemes.append((item >> 2, self.stacks.rest[node]))
@@ -267,8 +266,16 @@ class Machine:
     def _drop(self) -> None:
         """Give up everything that can be made again. Nodes and configs keep their numbers."""
         self._cells = 0
-        for table in (self._rows, self._moves, self._forced, self._doubtful):
-            table.clear()
+        self._rows.clear()
+        self._moves.clear()
+
+    def _keep(self, nbytes: int) -> None:
+        """Make room for a forced run or doubtful tokens."""
+        if self._kept > self.limits.kept:
+            self._kept = 0
+            self._forced.clear()
+            self._doubtful.clear()
+        self._kept += nbytes
 
     def _chain(self, config: int) -> bytes:
         run = bytearray()
@@ -305,13 +312,15 @@ class Machine:
                 del self._walks[next(iter(self._walks))]
             walk = self._walks[capped] = MaskWalk(self, capped)
         try:
-            bits, self._doubtful[capped] = walk.run()
+            bits, doubtful = walk.run()
         except ConstraintError:
             del self._walks[capped]
             raise
         del self._walks[capped]
+        self._keep(doubtful.nbytes)
+        self._doubtful[capped] = doubtful
         if self.stacks.configs[capped][0] == 0:
-            bits |= self._eos
+            bits |= self.vocabulary.eos_mask
         return bits
 
 

@@ -60,7 +60,7 @@ class _Shared:
 
     def __init__(self, library: ctypes.CDLL, lexemes: LexemeTable) -> None:
         trie = lexemes.trie
-        known = lexemes.vocabulary.id_of
+        missing = lexemes.vocabulary.missing_bytes
         self.trie = trie  # its arrays are read by native code as long as this lives
         self.needs = (ctypes.c_int32 * (2 + 2 * _MOST_NEEDS))()
         self.scratch = np.empty(trie.words, np.uint32)
@@ -75,7 +75,7 @@ class _Shared:
             *(a.ctypes.data for a in arrays),
             trie.nodes,
             trie.words,
-            bytes(bytes((value,)) not in known for value in range(256)),
+            bytes(value in missing for value in range(256)),
             ctypes.addressof(self._rows),
             ctypes.addressof(self.needs),
             _MASK_BYTES,
@@ -105,6 +105,12 @@ class _Shared:
     def nbytes(self) -> int:
         found: int = self._library.plait_lexemes_nbytes(self.handle)
         return found + self.keys.nbytes + self.trie.nodes * 20
+
+
+def shared_bytes(lexemes: LexemeTable) -> int:
+    """What native code holds for all machines over one lexeme table: its masks of lexemes, mostly."""
+    shared = _shared.get(lexemes)
+    return 0 if shared is None else shared.nbytes
 
 
 _serials = itertools.count()
@@ -138,12 +144,9 @@ class NativeMachine:
         if shared is None:
             shared = _shared[lexemes] = _Shared(library, lexemes)
         self._shared = shared
-        self._eos = np.zeros(vocabulary.mask_words, np.uint32)
-        for token in vocabulary.eos_ids:
-            self._eos[token // 32] |= np.uint32(1 << token % 32)
         self._handle: int | None = library.plait_machine_new(
             shared.handle,
-            self._eos.ctypes.data,
+            vocabulary.eos_mask.ctypes.data,  # lives with the vocabulary
             self.limits.stacks,
             self.limits.depth,
             self.limits.nbytes,
@@ -161,6 +164,7 @@ class NativeMachine:
         self._flags: dict[int, int] = {}
         self._forced: dict[int, bytes] = {}
         self._doubtful: dict[int, NDArray[np.int32]] = {}
+        self._kept = 0  # bytes of the two above
         self._dependents: set[int] = set()
         self._markers: dict[int, tuple[int, ...]] = {}
         self._step = library.plait_machine_step
@@ -233,7 +237,9 @@ class NativeMachine:
         if found is None:
             buffer = self._shared.buffer(self.limits.forced)
             length = self._run(self._library.plait_machine_forced, config, buffer, self.limits.forced)
-            found = self._forced[config] = ctypes.string_at(buffer, length)
+            found = ctypes.string_at(buffer, length)
+            self._keep(length)
+            self._forced[config] = found
         return found
 
     def markers(self, config: int) -> tuple[int, ...]:
@@ -270,7 +276,7 @@ class NativeMachine:
         """Memory held, without masks and lexeme rows (they are shared)."""
         native: int = self._library.plait_machine_nbytes(self._handle)
         entries = sum(len(kept) for kept in (self._steps, self._numbers, self._flags, self._forced, self._markers))
-        return native + 150 * entries + sum(ids.nbytes for ids in self._doubtful.values())
+        return native + 150 * entries + self._kept
 
     # -- calls of native code --------------------------------------------------------------------------------------
 
@@ -292,8 +298,18 @@ class NativeMachine:
         self._run(self._library.plait_machine_fill, config, self._shared.scratch_address, _VISITS)
         mask = self._shared.scratch.copy()
         if self.dependent:
-            self._doubtful[number] = np.unique(np.array(self._list(self._library.plait_machine_doubtful), np.int32))
+            doubtful = np.unique(np.array(self._list(self._library.plait_machine_doubtful), np.int32))
+            self._keep(doubtful.nbytes)
+            self._doubtful[number] = doubtful
         return mask
+
+    def _keep(self, nbytes: int) -> None:
+        """Make room for a forced run or doubtful tokens."""
+        if self._kept > self.limits.kept:
+            self._kept = 0
+            self._forced.clear()
+            self._doubtful.clear()
+        self._kept += nbytes
 
     def _list(self, call: Any, *arguments: Any) -> list[int]:
         """What a call writes into an array; it answers how much there is."""
@@ -335,10 +351,10 @@ class NativeMachine:
                 lexemes.fill(value)
             else:
                 key = lexemes.mask_key(value)
+                self._describe(key)  # first: once there is a key, native code does not ask again
                 if shared.generation != lexemes.generation:
                     shared.refresh(lexemes)
                 shared.keys[value] = shared.keys[key] = key
-                self._describe(key)
             if shared.generation != lexemes.generation:
                 shared.refresh(lexemes)
             self._check_deadline()

@@ -34,6 +34,7 @@ class Limits(NamedTuple):
     nbytes: int = 256 * 1024 * 1024  # stacks and configs, which cannot be dropped
     cells: int = 400_000  # filled transitions; past it all are dropped and made again as needed
     forced: int = 4_096  # bytes given by one call of forced
+    kept: int = 16 * 1024 * 1024  # bytes of forced runs and doubtful tokens; past it all are dropped and made again
 
 
 class Stacks:
