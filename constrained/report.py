@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .interface import ConstraintError
 from .lexicon import Lexicon
-from .masks import MaskCache
 from .pushdown.machine import Machine
+from .pushdown.matcher import PushdownConstraint
 from .pushdown.nearest import FAR, Nearest
 from .pushdown.rules import Lexeme, Rules
 from .schema.check import check
 from .schema.errors import Problem
 from .schema.options import SchemaOptions
 from .vocabulary import single_bytes
+
+#: the nonterminal of a constraint in the rules
+Build = Callable[[Lexicon, Rules], int]
+#: bytes of a sample, at most
+MAX_SAMPLE = 100_000
 
 
 @dataclass(slots=True)
@@ -108,25 +113,17 @@ def regex_report(pattern: str) -> Report:
         return Report(False, problems=[Problem("", "", str(error))])
 
 
-def _estimate(build: Any) -> Estimate:
-    vocabulary = single_bytes()
-    build(Lexicon(vocabulary), Rules())  # what is read and imported at the first time is not part of the figure
-    lexicon = Lexicon(vocabulary)
-    rules = Rules()
+def _estimate(build: Build) -> Estimate:
+    _built(build)  # what is read and imported at the first time is no part of the figure
     began = time.perf_counter()
-    start = build(lexicon, rules)
-    machine = Machine(rules, start, lexicon.lexemes, vocabulary, MaskCache(16 << 20), "report")
-    config = machine.start
-    machine.mask(config)
+    machine = _built(build)
     compile_ms = (time.perf_counter() - began) * 1e3
     nearest = Nearest(machine)
-    if nearest.distance(config) >= FAR:
-        raise ConstraintError("nothing can be written for it")
-    from .pushdown.matcher import PushdownConstraint
-
     matcher = PushdownConstraint(machine).matcher()
+    if nearest.distance(matcher.config) >= FAR:
+        raise ConstraintError("nothing can be written for it")
     sample, forced = bytearray(), 0
-    while not matcher.accepting and len(sample) < 100_000:
+    while not matcher.accepting and len(sample) < MAX_SAMPLE:
         run = matcher.forced()
         forced += len(run)
         data = run or nearest.next_byte(matcher.config)[0]
@@ -136,8 +133,19 @@ def _estimate(build: Any) -> Estimate:
     return Estimate(
         round(compile_ms, 3),
         machine.configs,
-        len(rules),
+        len(machine.rules),
         sample.decode("utf-8", "replace"),
         len(sample),
         round(forced / len(sample), 3) if sample else 0.0,
     )
+
+
+def _built(build: Build) -> Machine:
+    """A machine whose first mask is there."""
+    vocabulary = single_bytes()
+    lexicon = Lexicon(vocabulary)
+    rules = Rules()
+    start = build(lexicon, rules)
+    machine = Machine(rules, start, lexicon.lexemes, vocabulary, lexicon.masks, "report")
+    machine.mask(machine.start)
+    return machine
