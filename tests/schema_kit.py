@@ -43,6 +43,8 @@ class Written:
         answer = matcher.advance_bytes(data) and matcher.accepting
         recognized = len(data) in Recognizer(self.rules, data).ends(self.start, 0)
         assert answer is recognized, f"machine {answer}, recognizer {recognized}: {text}"
+        if recognized:
+            assert len(data) in Recognizer(self.rules, data, blind=True).ends(self.start, 0), text
         return answer
 
     def writes(self, value: Any) -> bool:
@@ -59,10 +61,12 @@ class Written:
 
 
 class Recognizer:
-    """Where an item of the rules may end, by trying everything."""
+    """Where an item of the rules may end, by trying everything. ``blind``: dependent rules are not resolved, which must
+    only ever allow more."""
 
-    def __init__(self, rules: Rules, text: bytes) -> None:
+    def __init__(self, rules: Rules, text: bytes, blind: bool = False) -> None:
         self.rules = rules
+        self.blind = blind
         self.text = text
         self.known: dict[tuple[Item, int], set[int]] = {}
 
@@ -75,7 +79,7 @@ class Recognizer:
         return self.known[key]
 
     def rule(self, nonterminal: int, start: int) -> set[int]:
-        if nonterminal in self.rules.resolve:
+        if nonterminal in self.rules.resolve and not self.blind:
             value = last_value(self.text[:start], whole=True)
             assert value is not None
             found = self.rules.resolve[nonterminal](value)
