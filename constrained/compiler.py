@@ -1,36 +1,22 @@
-"""Specification -> verdict -> constraint, and the child process that gives the verdict behind limits.
-
-``python -P -m plait.constrained.compiler`` reads requests on stdin and answers each on stdout, in order. A frame is
-a little-endian uint32 length and that many bytes of MessagePack (:class:`Request` in, :class:`Reply` out). The first
-frame out is ``Reply(id=0, ok=True)``, sent once it can serve. The parent may kill it at any time: it holds nothing.
+"""Specification -> verdict -> constraint.
 
 ::
 
-    child    Request(id, kind, source, ...) -> read it -> build and open every rule -> the first mask
-                                               -> Reply(id, ok, payload | error); past a bound: ok=False, or it dies
-    core     load(payload, vocabulary, key) -> the root; everything else when a text first reaches it
+    compiler child    compile_spec(kind, source)      read it -> build and open every rule -> the first mask
+    (:mod:`.compiler_child`)                          -> payload, or ConstraintError
+    core              load(payload, vocabulary, key)  the root; everything else when a text first reaches it
 
 The payload is the checked specification itself: rules and automata are unfolded lazily, so building again what a text
-reaches costs less than moving all of it. The child uses a vocabulary of single bytes: what it finds holds for every
-model. It imports no torch and no tokenizer.
+reaches costs less than moving all of it. The verdict is made over a vocabulary of single bytes: what it finds holds for
+every model.
 """
 
 from __future__ import annotations
 
-import argparse
-import gc
-import os
-import resource
-import signal
-import struct
-import sys
 import time
-import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from types import FrameType
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
@@ -43,13 +29,8 @@ from .pushdown.rules import Lexeme, Rules
 from .schema.values import parse_json
 from .vocabulary import Vocabulary, single_bytes
 
-#: longest frame either way
-MAX_FRAME_BYTES = 60 * 1024 * 1024
 DEFAULT_SECONDS = 10.0
-DEFAULT_MEMORY_BYTES = 2 * 1024**3
 _FORMAT = 2
-_GARBAGE = 50_000  # objects made since the last collection that call for another
-_TICK = 0.25  # seconds between two looks at the clock and at the parent
 
 
 @dataclass(frozen=True)
@@ -69,29 +50,11 @@ class Limits:
     source_bytes: int = 8 * 1024 * 1024
 
 
-class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``kind``: "regex" or "stop_regex" (``source`` is the pattern), or "spec" (the JSON text of a specification, see
-    :mod:`.spec`). ``seconds``: CPU and wall time this one may take. ``backend``: which engine compiles it."""
-
-    id: int
-    kind: str
-    source: str
-    seconds: float = DEFAULT_SECONDS
-    backend: str = "plait"
-
-
-class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """``payload`` if ``ok``, else ``error``: one sentence for the user; ``late`` if only time was missing."""
-
-    id: int
-    ok: bool
-    payload: bytes = b""
-    error: str = ""
-    late: bool = False
-
-
 class Late(ConstraintError):
-    """It was not done in the time it had."""
+    """It was not done in the ``seconds`` it had."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"it takes more than {seconds:g} seconds to compile; make it simpler")
 
 
 class Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,9 +67,6 @@ class Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backend: str
     build_s: float
     notes: tuple[str, ...]
-
-
-# ---------------------------------------------------------------- pure functions
 
 
 def compile_spec(kind: str, source: str, limits: Limits | None = None, backend: str = "plait") -> bytes:
@@ -247,7 +207,7 @@ def _check(data: dict[str, Any], limits: Limits, until: float) -> tuple[float, t
     constraint = build(data, vocabulary, "", lexicon)
     build_s = time.process_time() - began
     if time.monotonic() >= until:
-        raise Late(_late(limits.seconds))
+        raise Late(limits.seconds)
     if build_s > limits.build_seconds:
         raise ConstraintError(
             f"reading it takes {build_s:.1f} seconds; at most {limits.build_seconds:g} are allowed: make it smaller"
@@ -255,7 +215,7 @@ def _check(data: dict[str, Any], limits: Limits, until: float) -> tuple[float, t
     matcher = constraint.matcher()
     machine = constraint.machine
     if not matcher.prepare(until - time.monotonic()):
-        raise Late(_late(limits.seconds))
+        raise Late(limits.seconds)
     try:
         machine.deadline = min(until, time.monotonic() + limits.open_seconds)
         _open_all(machine.rules, lexicon, limits.rules, machine.deadline)
@@ -310,118 +270,3 @@ def _schema_notes(form: dict[str, Any]) -> list[str]:
 def _said(problem: Any) -> str:
     where = f" at {problem.pointer}" if problem.pointer else ""
     return f"{problem.keyword}{where}: {problem.message}" if problem.keyword else f"{problem.message}{where}"
-
-
-def _late(seconds: float) -> str:
-    return f"it takes more than {seconds:g} seconds to compile; make it simpler"
-
-
-# ---------------------------------------------------------------- the child
-
-
-def frame(message: Request | Reply) -> bytes:
-    data = msgspec.msgpack.encode(message)
-    return struct.pack("<I", len(data)) + data
-
-
-def write_frame(stream: BinaryIO, message: Request | Reply) -> None:
-    stream.write(frame(message))
-    stream.flush()
-
-
-def read_frame(stream: BinaryIO) -> bytes | None:
-    """One frame's bytes; None at the end of the stream. Raises ValueError for a frame that is too long or cut off."""
-    head = stream.read(4)
-    if not head:
-        return None
-    length = int.from_bytes(head, "little")
-    if len(head) < 4 or length > MAX_FRAME_BYTES:
-        raise ValueError(f"a frame of {length} bytes, or half a frame")
-    data = stream.read(length)
-    if len(data) < length:
-        raise ValueError("half a frame")
-    return data
-
-
-def decode_request(data: bytes) -> Request:
-    return msgspec.msgpack.decode(data, type=Request)
-
-
-def decode_reply(data: bytes) -> Reply:
-    return msgspec.msgpack.decode(data, type=Reply)
-
-
-def answer(request: Request) -> Reply:
-    """Compile one request; every refusal is a Reply. An alarm catches what takes long between two looks at the clock,
-    and ends the process if its parent was killed meanwhile."""
-    seconds = min(max(request.seconds, 0.01), 600.0)
-    if request.backend != "plait":
-        from . import backends
-
-        backends.preload(request.backend)  # before the alarm, which would leave half an import
-    parent, end = os.getppid(), time.monotonic() + seconds
-
-    def ring(signum: int, frame: FrameType | None) -> None:
-        if os.getppid() != parent:
-            os._exit(0)
-        if time.monotonic() >= end:
-            raise Late(_late(seconds))  # and again at the next tick, if a finalizer swallowed it
-
-    before = signal.signal(signal.SIGALRM, ring)
-    tick = min(seconds, _TICK)
-    signal.setitimer(signal.ITIMER_REAL, tick, tick)
-    try:
-        payload = compile_spec(request.kind, request.source, Limits(seconds=seconds), request.backend)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        return Reply(request.id, True, payload)
-    except Late as error:
-        return Reply(request.id, False, error=str(error), late=True)
-    except ConstraintError as error:
-        return Reply(request.id, False, error=str(error), late=time.monotonic() >= end)
-    except MemoryError:
-        return Reply(request.id, False, error="it needs too much memory to compile; make it simpler")
-    except RecursionError:
-        return Reply(request.id, False, error="it is nested too deeply")
-    except Exception as error:  # a fault of ours: said, and the next request is served
-        traceback.print_exc()
-        return Reply(request.id, False, error=f"the compiler failed on it ({type(error).__name__}: {error})")
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def serve(source: BinaryIO, target: BinaryIO) -> None:
-    """Answer requests until the stream ends."""
-    gc.disable()  # a compilation makes little garbage; what it leaves is collected between two of them
-    write_frame(target, Reply(0, True))
-    while (data := read_frame(source)) is not None:
-        write_frame(target, answer(decode_request(data)))
-        if gc.get_count()[0] > _GARBAGE:
-            gc.collect()
-
-
-def _address_space() -> int:
-    """Bytes mapped now: numpy reserves some for every CPU, which must not count as what a pattern needs."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    except (OSError, ValueError):
-        return 0
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m plait.constrained.compiler", description="compiler child")
-    parser.add_argument("--memory-bytes", type=int, default=DEFAULT_MEMORY_BYTES, help="memory it may take on top")
-    options = parser.parse_args()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this child by closing stdin
-    most = _address_space() + options.memory_bytes
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    warm()
-    try:
-        serve(sys.stdin.buffer, sys.stdout.buffer)
-    except BrokenPipeError:  # the parent was killed: nobody is left to tell
-        os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

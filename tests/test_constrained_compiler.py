@@ -15,20 +15,22 @@ import msgspec
 import pytest
 
 from plait.constrained.compiler import (
-    MAX_FRAME_BYTES,
     Limits,
     Payload,
+    check_stop_regex,
+    compile_spec,
+    load,
+    notes_of,
+    read_payload,
+)
+from plait.constrained.compiler_child import (
+    MAX_FRAME_BYTES,
     Reply,
     Request,
     answer,
-    check_stop_regex,
-    compile_spec,
     decode_reply,
     decode_request,
-    load,
-    notes_of,
     read_frame,
-    read_payload,
     write_frame,
 )
 from plait.constrained.interface import ConstraintError
@@ -55,7 +57,7 @@ def said(payload: bytes) -> Payload:
 class Child:
     def __init__(self, *arguments: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "plait.constrained.compiler", *arguments],
+            [sys.executable, "-P", "-m", "plait.constrained.compiler_child", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -163,7 +165,7 @@ def test_it_ends_in_the_middle_when_its_parent_was_killed(monkeypatch: pytest.Mo
 def test_it_says_nothing_when_nobody_is_left_to_hear_it() -> None:
     read, write = os.pipe()
     os.close(read)
-    command = [sys.executable, "-P", "-m", "plait.constrained.compiler"]
+    command = [sys.executable, "-P", "-m", "plait.constrained.compiler_child"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=write, stderr=subprocess.PIPE, check=True)
     os.close(write)
     assert not done.stderr
@@ -171,7 +173,7 @@ def test_it_says_nothing_when_nobody_is_left_to_hear_it() -> None:
 
 def test_it_imports_no_heavy_package() -> None:
     code = (
-        "import sys, plait.constrained.compiler\n"
+        "import sys, plait.constrained.compiler_child\n"
         "print([m for m in ('torch', 'transformers', 'tokenizers', 'zmq', 'numba') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)

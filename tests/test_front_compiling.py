@@ -17,7 +17,7 @@ from plait.runtime.front.settings import Settings
 SCRIPT = """
 import os, struct, sys, time
 import msgspec
-from plait.constrained.compiler import Reply, Request
+from plait.constrained.compiler_child import Reply, Request
 out, inp = sys.stdout.buffer, sys.stdin.buffer
 def say(reply):
     frame = msgspec.msgpack.encode(reply)

@@ -1,4 +1,4 @@
-"""The compiler children: ``python -m plait.constrained.compiler`` behind a memory limit and a clock.
+"""The compiler children: ``python -m plait.constrained.compiler_child`` behind a memory limit and a clock.
 
 ::
 
@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import sys
 
-from ...constrained.compiler import MAX_FRAME_BYTES, Reply, Request, decode_reply, frame
+from ...constrained.compiler_child import MAX_FRAME_BYTES, Reply, Request, decode_reply, frame
 from .constraints import Refused
 from .settings import Settings
 
@@ -58,7 +58,7 @@ class CompilerChild:
             sys.executable,
             "-P",
             "-m",
-            "plait.constrained.compiler",
+            "plait.constrained.compiler_child",
             "--memory-bytes",
             str(settings.compile_memory),
         )
