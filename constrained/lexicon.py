@@ -13,7 +13,7 @@ from __future__ import annotations
 from .charset import Ranges, normalize
 from .masks import MaskCache
 from .pushdown.lexemes import LexemeTable
-from .pushdown.native_machine import shared_bytes
+from .pushdown.native_library import shared_bytes
 from .regular.languages import Languages
 from .vocabulary import Vocabulary
 

@@ -12,7 +12,8 @@ from plait.constrained.lexicon import Lexicon
 from plait.constrained.masks import MaskCache
 from plait.constrained.pushdown.machine import Machine
 from plait.constrained.pushdown.matcher import PushdownConstraint
-from plait.constrained.pushdown.native_machine import NativeMachine, available
+from plait.constrained.pushdown.native_library import available
+from plait.constrained.pushdown.native_machine import NativeMachine
 from plait.constrained.pushdown.rules import Lexeme, Production, Rules
 from plait.constrained.vocabulary import Vocabulary
 

@@ -14,7 +14,7 @@ from plait.constrained.interface import ConstraintError, Matcher
 from plait.constrained.jump import first_crossing, settled_prefix
 from plait.constrained.lexicon import Lexicon
 from plait.constrained.masks import MaskCache
-from plait.constrained.pushdown import native_machine
+from plait.constrained.pushdown import native_library
 from plait.constrained.pushdown.matcher import PushdownConstraint
 from plait.constrained.vocabulary import Vocabulary
 
@@ -85,7 +85,7 @@ PATTERNS = [
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_masks_equal_brute_force(pattern: str, native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not native:
-        monkeypatch.setattr(native_machine, "available", lambda: False)
+        monkeypatch.setattr(native_library, "available", lambda: False)
     made = constraint(pattern)
     rng = random.Random(1)
     for _ in range(6):

@@ -12,7 +12,8 @@ from plait.constrained.charset import ALL
 from plait.constrained.lexicon import Lexicon, lexicon_of, writable
 from plait.constrained.pushdown.lexemes import LexemeTable
 from plait.constrained.pushdown.machine import Machine
-from plait.constrained.pushdown.native_machine import NativeMachine, shared_bytes
+from plait.constrained.pushdown.native_library import shared_bytes
+from plait.constrained.pushdown.native_machine import NativeMachine
 from plait.constrained.pushdown.rules import Lexeme
 
 EVERY_BYTE = [bytes((value,)) for value in range(256)]

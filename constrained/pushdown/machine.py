@@ -333,6 +333,7 @@ def build(
     key: str,
 ) -> Machine | NativeMachine:
     """The native machine where there is a native library, else the Python one."""
-    from .native_machine import NativeMachine, available
+    from .native_library import available
+    from .native_machine import NativeMachine
 
     return (NativeMachine if available() else Machine)(rules, start, lexemes, vocabulary, masks, key)

@@ -18,103 +18,29 @@ import itertools
 import struct
 import time
 import weakref
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...native import loader
 from ..interface import ConstraintError, Unfinished
 from ..masks import Mask, MaskCache
 from ..regular.endless import endless
 from ..vocabulary import Vocabulary
 from .lexemes import LexemeTable
+from .native_library import library, shared_of
 from .rules import Lexeme, Rules
 from .stacks import DEAD, Limits
 
 _NEED, _LIMIT, _AGAIN = -2, -3, -4
 _PRODUCTIONS, _ROW, _KEY = 0, 1, 2
 _NONTERMINAL, _LEXEME, _LITERAL = 0, 1, 2
-_MOST_NEEDS = 255
 _VISITS = 100_000  # trie nodes between two looks at the deadline: about a millisecond
 _PIECE = 4096  # bytes of one native step
 _REMEMBERED, _MOST_STEPS = 64, 20_000  # bytes of a remembered step, and how many of them one machine keeps
-_MASK_BYTES = 64 * 1024 * 1024  # lexeme masks of one lexeme table
 _CELL_BYTES = 16  # of one filled transition, as Limits.cells counts them
 
-
-class _Rows(ctypes.Structure):
-    """LexemeRows of native/token_walk.h."""
-
-    _fields_ = (
-        ("rows", ctypes.c_void_p),
-        ("accept", ctypes.c_void_p),
-        ("keys", ctypes.c_void_p),
-        ("states", ctypes.c_int64),
-    )
-
-
-class _Shared:
-    """What all machines over one lexeme table share: the packed trie and the lexeme masks, in native memory."""
-
-    def __init__(self, library: ctypes.CDLL, lexemes: LexemeTable) -> None:
-        trie = lexemes.trie
-        missing = lexemes.vocabulary.missing_bytes
-        self.trie = trie  # its arrays are read by native code as long as this lives
-        self.needs = (ctypes.c_int32 * (2 + 2 * _MOST_NEEDS))()
-        self.scratch = np.empty(trie.words, np.uint32)
-        self._buffer = ctypes.create_string_buffer(4096)
-        self.scratch_address = self.scratch.ctypes.data
-        self._rows = _Rows()
-        self.generation = -1
-        self.keys = np.full(0, -1, np.int32)
-        self.refresh(lexemes)
-        arrays = (trie.byte, trie.depth, trie.skip, trie.token, trie.first, trie.token_ids)
-        self.handle: int | None = library.plait_lexemes_new(
-            *(a.ctypes.data for a in arrays),
-            trie.nodes,
-            trie.words,
-            bytes(value in missing for value in range(256)),
-            ctypes.addressof(self._rows),
-            ctypes.addressof(self.needs),
-            _MASK_BYTES,
-        )
-        if self.handle is None:
-            raise MemoryError("no memory for the vocabulary's trie")
-        self._library = library
-        weakref.finalize(self, library.plait_lexemes_free, self.handle).atexit = False
-
-    def refresh(self, lexemes: LexemeTable) -> None:
-        """The table's arrays moved."""
-        keys = np.full(len(lexemes.rows), -1, np.int32)
-        keys[: len(self.keys)] = self.keys
-        self.arrays = (lexemes.rows, lexemes.accept)
-        self.keys = keys
-        self._rows.rows, self._rows.accept = lexemes.rows.ctypes.data, lexemes.accept.ctypes.data
-        self._rows.keys, self._rows.states = keys.ctypes.data, len(keys)
-        self.generation = lexemes.generation
-
-    def buffer(self, size: int) -> ctypes.Array[ctypes.c_char]:
-        """At least ``size`` bytes to write into, till the next call."""
-        if len(self._buffer) < size:
-            self._buffer = ctypes.create_string_buffer(size)
-        return self._buffer
-
-    @property
-    def nbytes(self) -> int:
-        found: int = self._library.plait_lexemes_nbytes(self.handle)
-        return found + self.keys.nbytes + self.trie.nodes * 20
-
-
-def shared_bytes(lexemes: LexemeTable) -> int:
-    """What native code holds for all machines over one lexeme table: its masks of lexemes, mostly."""
-    shared = _shared.get(lexemes)
-    return 0 if shared is None else shared.nbytes
-
-
 _serials = itertools.count()
-_shared: weakref.WeakKeyDictionary[LexemeTable, _Shared] = weakref.WeakKeyDictionary()
 
 
 class NativeMachine:
@@ -130,8 +56,8 @@ class NativeMachine:
         key: str,
         limits: Limits | None = None,
     ) -> None:
-        library = _library()
-        if library is None:
+        native = library()
+        if native is None:
             raise RuntimeError("the native library is not there")
         self.rules = rules
         self.lexemes = lexemes
@@ -139,12 +65,9 @@ class NativeMachine:
         self.masks = masks
         self.key = key
         self.limits = limits if limits is not None else Limits()
-        self._library = library
-        shared = _shared.get(lexemes)
-        if shared is None:
-            shared = _shared[lexemes] = _Shared(library, lexemes)
-        self._shared = shared
-        self._handle: int | None = library.plait_machine_new(
+        self._library = native
+        self._shared = shared = shared_of(lexemes, native)
+        self._handle: int | None = native.plait_machine_new(
             shared.handle,
             vocabulary.eos_mask.ctypes.data,  # lives with the vocabulary
             self.limits.stacks,
@@ -154,7 +77,7 @@ class NativeMachine:
         )
         if self._handle is None:
             raise MemoryError("no memory for a constraint's machine")
-        weakref.finalize(self, library.plait_machine_free, self._handle).atexit = False
+        weakref.finalize(self, native.plait_machine_free, self._handle).atexit = False
         self._start_nonterminal = start
         self._start: int | None = None
         # configurations are numbered as they are met, so the masks of another machine of this key are no use
@@ -167,7 +90,7 @@ class NativeMachine:
         self._kept = 0  # bytes of the two above
         self._dependents: set[int] = set()
         self._markers: dict[int, tuple[int, ...]] = {}
-        self._step = library.plait_machine_step
+        self._step = native.plait_machine_step
 
     # -- the surface -------------------------------------------------------------------------------------------------
 
@@ -421,42 +344,3 @@ class NativeMachine:
                 "recursion, or compile it again",
             }.get(which, "a dependent rule has no continuation")
         )
-
-
-@lru_cache(maxsize=1)
-def _library() -> ctypes.CDLL | None:
-    library = loader.load()
-    if library is None:
-        return None
-    pointer, text, number, long = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32, ctypes.c_int64
-    signatures: dict[str, tuple[Any, list[Any]]] = {
-        "plait_lexemes_new": (pointer, [*[pointer] * 6, number, number, text, pointer, pointer, long]),
-        "plait_lexemes_window": (None, [pointer, *[number] * 4]),
-        "plait_lexemes_total": (None, [pointer, number, number]),
-        "plait_lexemes_free": (None, [pointer]),
-        "plait_lexemes_nbytes": (long, [pointer]),
-        "plait_machine_new": (pointer, [pointer, pointer, *[long] * 4]),
-        "plait_machine_free": (None, [pointer]),
-        "plait_machine_nbytes": (long, [pointer]),
-        "plait_machine_configs": (long, [pointer]),
-        "plait_machine_add": (number, [pointer, number, text, text]),
-        "plait_machine_add_dependent": (number, [pointer, number]),
-        "plait_machine_markers": (number, [pointer, number, pointer, number]),
-        "plait_machine_resolved": (number, [pointer, number, text, text, number]),
-        "plait_machine_doubtful": (long, [pointer, pointer, long]),
-        "plait_machine_begin": (number, [pointer, number]),
-        "plait_machine_step": (number, [pointer, number, text, long]),
-        "plait_machine_flags": (number, [pointer, number]),
-        "plait_machine_forced": (long, [pointer, number, text, long]),
-        "plait_machine_mask_number": (number, [pointer, number]),
-        "plait_machine_fill": (number, [pointer, number, pointer, long]),
-    }
-    for name, (result, arguments) in signatures.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-    return library
-
-
-def available() -> bool:
-    """Whether there is a native library."""
-    return _library() is not None
