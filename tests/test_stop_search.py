@@ -13,7 +13,7 @@ from plait.runtime.core.stop_search import MAX_OPEN
 from plait.runtime.core.stops import Match, StopScanner
 
 PATTERNS = ["ab+c", "a|bc", "é[ab]", r"\d{2}", "a.b", "(ab)*c", "[^a]b", "aa?b", "é", "(?i)AB"]
-texts = st.lists(st.sampled_from(list("abcé1") + ["\n"]), max_size=25).map("".join)
+texts = st.lists(st.sampled_from("abcé1\n"), max_size=25).map("".join)
 
 
 def cut(data: bytes, marks: list[int]) -> list[bytes]:
