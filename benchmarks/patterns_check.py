@@ -97,9 +97,9 @@ def main() -> None:
     options.add_argument("--strings", type=int, default=30)
     options.add_argument("--show", type=int, default=20)
     given = options.parse_args()
-    opened = gzip.open(given.file, "rt") if given.file.suffix == ".gz" else given.file.open()
-    with opened as lines:
-        patterns = [json.loads(line)["pattern"] for line in lines]
+    data = given.file.read_bytes()
+    lines = (gzip.decompress(data) if given.file.suffix == ".gz" else data).decode().splitlines()
+    patterns = [json.loads(line)["pattern"] for line in lines]
     rng = random.Random(0)
     counts: collections.Counter[str] = collections.Counter()
     refused: list[tuple[str, str]] = []
