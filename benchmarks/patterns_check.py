@@ -80,7 +80,7 @@ def searched(expected: re.Pattern[str], text: str) -> bool | None:
 
 def mutated(text: str, rng: random.Random) -> str:
     at = rng.randrange(len(text) + 1)
-    other = rng.choice("aZ09 -_./\n{\"é\u20ac😀") if rng.random() < 0.6 or not text else rng.choice(text)
+    other = rng.choice('aZ09 -_./\n{"é\u20ac😀') if rng.random() < 0.6 or not text else rng.choice(text)
     kind = rng.randrange(4)
     if kind == 0:
         return text[:at] + other + text[at:]
