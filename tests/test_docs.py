@@ -77,6 +77,17 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in headings, anchor
 
 
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
+)
+def test_nothing_is_said_twice(page: Path) -> None:
+    """A paragraph that stands in a page twice is an edit that went wrong."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    long = [line for line in text.splitlines() if len(line) > 60]
+    headings = re.findall("^#.*$", text, re.MULTILINE)
+    assert [line for line in {*long, *headings} if (long + headings).count(line) > 1] == []
+
+
 def public(kind: type) -> set[str]:
     return {name for name in vars(kind) if not name.startswith("_")}
 
