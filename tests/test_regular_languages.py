@@ -241,3 +241,14 @@ def test_memory_is_told() -> None:
     for _ in range(500):
         at = at.edges()[0][2]
     assert 100_000 < languages.nbytes - before < 2_000_000
+
+
+def test_capping_looks_at_shared_parts_once() -> None:
+    """Groups inside groups are few nodes in many places: 2^40 of them when each place is looked at."""
+    languages = Languages()
+    nested = languages.regex("a{1,9}b")
+    for _ in range(40):
+        nested = languages.union(languages.concat(nested, languages.regex("x{1,300}y"), nested), languages.literal("z"))
+    assert nested.capped(20).capped(20) is nested.capped(20)
+    within = languages.intersect(nested, languages.regex("[ab]{1,90}"))
+    assert within.matches("ab") is nested.matches("ab")

@@ -79,6 +79,10 @@ class Factory:
             return self.chars_node(self.alphabet.join([self.alphabet.one(ord(word)) for word in words]))
         return Words(words)
 
+    def remembers(self) -> None:
+        """A node keeps an answer."""
+        self._made += 1
+
     def seq(self, parts: Iterable[Node]) -> Node:
         """Flattened; neighbouring literals are joined, and repeats beside ``anything`` lose their upper bound."""
         found: list[Node] = []

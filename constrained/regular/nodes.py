@@ -166,7 +166,40 @@ class Embedded(Node):
         return arena.node_of(self.language.capped(length))
 
 
-class Seq(Node):
+class Composite(Node):
+    """A node made of nodes, which may stand in many others: what is asked of all its parts is remembered."""
+
+    __slots__ = ("_made",)
+
+    def capped(self, length: int, arena: Arena) -> Node:
+        found = self._known().get(length)
+        if found is None:
+            found = self._made[length] = self._cap(length, arena)
+            arena.remembers()
+        return found
+
+    def restricted(self, chars: CharSet, arena: Arena) -> Node:
+        found = self._known().get(chars)
+        if found is None:
+            found = self._made[chars] = self._restrict(chars, arena)
+            arena.remembers()
+        return found
+
+    def _known(self) -> dict[int | CharSet, Node]:
+        try:
+            return self._made
+        except AttributeError:
+            self._made: dict[int | CharSet, Node] = {}
+            return self._made
+
+    def _cap(self, length: int, arena: Arena) -> Node:
+        raise TypeError
+
+    def _restrict(self, chars: CharSet, arena: Arena) -> Node:
+        raise TypeError
+
+
+class Seq(Composite):
     """One node after the other; none of them for the empty string."""
 
     __slots__ = ("parts",)
@@ -216,14 +249,14 @@ class Seq(Node):
                 break
         return guards
 
-    def capped(self, length: int, arena: Arena) -> Node:
+    def _cap(self, length: int, arena: Arena) -> Node:
         parts = []
         for part in self.parts:
             parts.append(part.capped(max(length, 0), arena))
             length -= part.shortest
         return arena.seq(parts)
 
-    def restricted(self, chars: CharSet, arena: Arena) -> Node:
+    def _restrict(self, chars: CharSet, arena: Arena) -> Node:
         return arena.seq([part.restricted(chars, arena) for part in self.parts])
 
     def _measure(self) -> int:
@@ -234,7 +267,7 @@ class Seq(Node):
         return longest
 
 
-class Alt(Node):
+class Alt(Composite):
     """One of several nodes."""
 
     __slots__ = ("options",)
@@ -271,17 +304,17 @@ class Alt(Node):
             found += more
         return found
 
-    def capped(self, length: int, arena: Arena) -> Node:
+    def _cap(self, length: int, arena: Arena) -> Node:
         return arena.alt([option.capped(length, arena) for option in self.options])
 
-    def restricted(self, chars: CharSet, arena: Arena) -> Node:
+    def _restrict(self, chars: CharSet, arena: Arena) -> Node:
         return arena.alt([option.restricted(chars, arena) for option in self.options])
 
     def _measure(self) -> int:
         return max(option.stretch for option in self.options)
 
 
-class Repeat(Node):
+class Repeat(Composite):
     """``body`` at least ``low`` times, at most ``high`` (None: no bound). A step gives the same with lower counts."""
 
     __slots__ = ("body", "high", "low")
@@ -313,14 +346,14 @@ class Repeat(Node):
     def nulls(self, kind: int, arena: Arena) -> Guards:
         return ALWAYS if self.low == 0 else self.body.nulls(kind, arena)
 
-    def capped(self, length: int, arena: Arena) -> Node:
+    def _cap(self, length: int, arena: Arena) -> Node:
         rounds = length // max(self.body.shortest, 1)  # a round that reads nothing adds nothing
         low, high = self.low, self.high
         if high is not None and high > rounds:
             high = None
         return arena.repeat_node(self.body.capped(length, arena), min(low, rounds + 1), high)
 
-    def restricted(self, chars: CharSet, arena: Arena) -> Node:
+    def _restrict(self, chars: CharSet, arena: Arena) -> Node:
         return arena.repeat_node(self.body.restricted(chars, arena), self.low, self.high)
 
     def _measure(self) -> int:
