@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from plait.constrained import spec
-from plait.constrained.grammar import compile_grammar
+from plait.constrained.grammar import parse
 from plait.constrained.grammar.lower import lower
 from plait.constrained.grammar.tree import Alt, Expression, Grammar, Ref, Repeat, Seq, Terminal
 from plait.constrained.lexicon import Lexicon
@@ -29,7 +29,11 @@ def machine(rules: Rules, start: int) -> Machine:
 
 def of_grammar(text: str, **options: Any) -> Machine:
     rules = Rules()
-    return machine(rules, compile_grammar(text, LANGUAGES, rules, **options))
+    return machine(rules, start_of(text, rules, **options))
+
+
+def start_of(text: str, rules: Rules, **options: Any) -> int:
+    return lower(*parse(text, LANGUAGES, rules, **options), LANGUAGES, rules)
 
 
 def of_spec(data: Any) -> Machine:

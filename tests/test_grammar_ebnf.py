@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from grammar_kit import LANGUAGES, accepts, of_grammar, short_texts
+from grammar_kit import accepts, of_grammar, short_texts, start_of
 
-from plait.constrained.grammar import compile_grammar, detect
+from plait.constrained.grammar import detect
 from plait.constrained.interface import ConstraintError
 from plait.constrained.pushdown.rules import Lexeme, Rules
 
@@ -52,10 +52,9 @@ def test_texts(grammar: str, valid: list[str], invalid: list[str]) -> None:
 
 def test_a_regular_grammar_is_one_lexeme() -> None:
     rules = Rules()
-    start = compile_grammar(
+    start = start_of(
         'root ::= sign? digits frac?\nsign ::= "-"\ndigits ::= digits digit | digit\ndigit ::= [0-9]\n'
         'frac ::= "." more\nmore ::= digit rest\nrest ::= more | ""\n',
-        LANGUAGES,
         rules,
     )
     ((item,),) = rules.productions(start)

@@ -1,4 +1,11 @@
-"""Grammars written by people (GBNF, EBNF, Lark) and the composable form, as rules of the pushdown machine."""
+"""Grammars written by people (GBNF, EBNF, Lark) and the composable form, as rules of the pushdown machine.
+
+::
+
+    ebnf.py, lark.py (over source.py), ready.py, ..spec  -> tree.py: named expressions
+    simplify.py   what is regular becomes one terminal, recursion at both ends becomes iteration
+    lower.py      no left recursion, no symbol that is only ever empty -> rules
+"""
 
 from __future__ import annotations
 
@@ -7,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..interface import ConstraintError
 from . import ebnf, lark
-from .lower import lower
 from .tree import Grammar, Name
 
 if TYPE_CHECKING:
@@ -20,20 +26,14 @@ _BEFORE = re.compile(r"(?:\s+|(?:#|//)[^\n]*)*")
 _FIRST = re.compile(r"[?!]*([A-Za-z0-9_][A-Za-z0-9_.-]*)(?:\[[^\]\n]*\]|\{[^}\n]*\})?\s*(::=|:=|:|=)")
 
 
-def compile_grammar(
-    text: str, languages: Languages, rules: Rules, syntax: str = "auto", start: str | None = None
-) -> int:
-    """The nonterminal of a grammar's texts. ``start`` is by default ``root`` in GBNF and EBNF, ``start`` in Lark.
-
-    Raises ConstraintError with line and column for what is wrong in it.
-    """
-    return lower(*parse(text, languages, rules, syntax, start), languages, rules)
-
-
 def parse(
     text: str, languages: Languages, rules: Rules, syntax: str = "auto", start: str | None = None, scope: Name = ""
 ) -> tuple[Grammar, Name]:
-    """The grammar and the name of its start, not yet in ``rules`` (but for the schemas of ``%json``)."""
+    """The grammar and the name of its start, not yet in ``rules`` (but for the schemas of ``%json``). ``start`` is by
+    default ``root`` in GBNF and EBNF, ``start`` in Lark. ``scope`` keeps its names apart from those of other grammars.
+
+    Raises ConstraintError with line and column for what is wrong in it.
+    """
     if syntax not in SYNTAXES:
         raise ConstraintError(f"grammar syntax {syntax!r} is not known (known: {', '.join(SYNTAXES)})")
     if any("\ud800" <= char <= "\udfff" for char in text):

@@ -7,7 +7,7 @@
 
 Works on the Python :class:`.machine.Machine`, whose stacks can be looked at. A nonterminal whose productions reach more
 than ``most`` others is estimated from those; dependent rules (uniqueItems) count as their ``expand``. So a distance may
-be too small, never too large by more than that; following it down ends in a whole text.
+be too small, never too large; following it down ends in a whole text.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from collections.abc import Iterable
 from .lexemes import LexemeTable
 from .machine import Machine
 from .rules import Lexeme, Rules
-from .stacks import DEAD
+from .stacks import DEAD, JOIN, LEXEME, LITERAL
 
-_LITERAL, _LEXEME, _JOIN = 0, 1, 3
 FAR = 1 << 40
 
 
@@ -70,7 +69,7 @@ class Nearest:
         while todo:
             node = todo[-1]
             item = machine.stacks.item[node]
-            below = machine.stacks.joined[item >> 2] if item & 3 == _JOIN else (machine.stacks.rest[node],)
+            below = machine.stacks.joined[item >> 2] if item & 3 == JOIN else (machine.stacks.rest[node],)
             missing = [rest for rest in below if rest not in known]
             if missing:
                 todo += missing
@@ -78,14 +77,14 @@ class Nearest:
             todo.pop()
             if node not in known:
                 least = min(known[rest] for rest in below)
-                known[node] = least + (0 if item & 3 == _JOIN else self._item(item))
+                known[node] = least + (0 if item & 3 == JOIN else self._item(item))
         return known[asked]
 
     def _item(self, item: int) -> int:
         value, kind = item >> 2, item & 3
-        if kind == _LITERAL:
+        if kind == LITERAL:
             return self.machine.stacks.literal_last.index(1, value) - value + 1
-        if kind == _LEXEME:
+        if kind == LEXEME:
             return self._lexemes.of_state(value)
         return self._rules.of(value)
 
