@@ -63,9 +63,9 @@ INVOICE: dict[str, Any] = {
 INVOICE["required"] = list(INVOICE["properties"])
 PROMPT = "The invoice of Kari Nordmann, Storgata 1, 01550 Norway, number A-1042, over 129.50 NOK, as JSON:\n"
 TASKS = (
-    "Give an example of a JSON value for this schema:\n{schema}\nJSON:\n",
-    "You are a function that answers with JSON.\nSchema: {schema}\nAnswer:",
-    "Fill in realistic data.\n{schema}\n\n",
+    "Schema: {schema}\nGive an example of a JSON value for this schema.\nJSON:\n",
+    "Schema: {schema}\nYou are a function that answers with JSON of this schema.\nAnswer:",
+    "Schema: {schema}\nFill in realistic data.\n\n",
     "Write one compact JSON document.\n\n",
 )
 
@@ -260,13 +260,13 @@ def finishes(model: str | None, mode: str, cases: Path, count: int, seed: int, m
 
     schemas = chosen(cases, count, seed)
     items = [
-        {"prompt": task.format(schema=json.dumps(schema)[:1500]), "schema": schema, "seed": 4 * place + number}
+        {"prompt": task.format(schema=json.dumps(schema)[:1000]), "schema": schema, "seed": 4 * place + number}
         for place, (_, schema) in enumerate(schemas)
         for number, task in enumerate(TASKS)
     ]
     began = time.perf_counter()
     with Runtime(model, mode=mode) as runtime:  # type: ignore[arg-type]
-        states = program.run_batch(items, backend=runtime, num_threads=32)
+        states = program.run_batch(items, backend=runtime, num_threads=32, progress_bar=True)
     reasons: Counter[str] = Counter()
     wrong: list[str] = []
     sampled = forced = partial = 0
