@@ -6,6 +6,7 @@ dead ends, which :mod:`.emptiness` finds and ``classes`` leaves out.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from ..interface import ConstraintError
@@ -70,8 +71,9 @@ class State(Language):
             self.owner.grown(len(found))
         return found
 
+    @abstractmethod
     def expand(self) -> Classes:
-        raise TypeError
+        """:meth:`raw`, worked out. Stopped by an exception, it leaves what it found in the tables, and nothing here."""
 
     def classes(self) -> Classes:
         """The same without dead ends."""
@@ -111,6 +113,7 @@ class State(Language):
         return known[1]
 
     def cap(self, length: int) -> Language:
+        """:meth:`capped`, worked out; the position itself is always right."""
         return self
 
     @property

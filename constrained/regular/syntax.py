@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from abc import ABC, abstractmethod
 
 from ..charset import Ranges, complement, folded, normalize
 from ..interface import ConstraintError
@@ -45,7 +46,7 @@ _ONLY_FLAGS = re.compile(r"(\(\?[aimsxu]+\))*")
 _SCOPED_FLAGS = re.compile(r"([aimsxuL]*)(?:-([imsx]+))?:")
 
 
-class Parser:
+class Parser(ABC):
     """One pattern being read. Subclasses say what escapes, ``.``, anchors and braces mean."""
 
     #: somebody else has found the syntax right
@@ -68,13 +69,13 @@ class Parser:
 
     # ------------------------------------------------------------ what the flavours differ in
 
+    @abstractmethod
     def escape(self, at: int, flags: int) -> Node:
         """The atom whose backslash (at ``at``) was just read."""
-        raise TypeError
 
+    @abstractmethod
     def class_escape(self, at: int, negated: bool, flags: int) -> int | Ranges:
         """The same inside of a class: a code point or a set."""
-        raise TypeError
 
     def class_set(self, ranges: Ranges, flags: int, negated: bool, source: str) -> Node:
         """The class of ``ranges``, as it was written in ``source``."""
@@ -84,16 +85,17 @@ class Parser:
         """Whether a ``]`` right after ``[`` or ``[^`` closes the class."""
         return False
 
+    @abstractmethod
     def dot(self) -> Ranges:
-        raise TypeError
+        """What ``.`` stands for without DOTALL."""
 
+    @abstractmethod
     def end_of_text(self) -> Language:
         """What ``$`` lets follow."""
-        raise TypeError
 
+    @abstractmethod
     def bounds(self, match: re.Match[str], at: int) -> tuple[int, int | None] | None:
         """The counts of ``{..}``, or None if it is no quantifier."""
-        raise TypeError
 
     # ------------------------------------------------------------ structure
 
