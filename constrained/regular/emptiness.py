@@ -54,6 +54,8 @@ class Searches:
                 targets = sorted((target for _, target in pending.raw()), key=_shortest)
                 search.work += pending.size + len(targets)
                 if search.work > self._limit:
+                    path.clear()  # asked again, it is refused at once: what was found is of no use any more
+                    seen.clear()
                     raise ConstraintError(
                         f"whether anything satisfies all patterns and bounds at once takes more than {self._limit:,} "
                         "steps to decide; use fewer lookaheads, negations or patterns on the same string, or lower "
