@@ -94,7 +94,7 @@ class PlaitEngine:
         print(f"plait: {self.mode}", flush=True)
 
     def compile(self, schema: Any) -> PlaitMatcher:
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {"whitespace": "single"}
         if self.any_order:
             options["any_order"] = True
         if self.draft is not None:

@@ -27,7 +27,7 @@ class Written:
     """A compiled schema. ``accepts`` asks the machine and a plain recursive recognizer, which must agree."""
 
     def __init__(self, schema: Any, **options: Any) -> None:
-        self.options = SchemaOptions(**options)
+        self.options = SchemaOptions(**{"whitespace": "single"} | options)
         self.rules = Rules()
         over = lexicon()
         root = read(schema, options=self.options)

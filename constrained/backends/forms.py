@@ -82,7 +82,7 @@ def _schema(spec: Mapping[str, Any]) -> Schema:
     options = dict(spec.get("options") or {})
     if spec.get("documents"):
         raise ConstraintError("documents are not supported there: put them into the schema's $defs")
-    whitespace = options.pop("whitespace", "single")
+    whitespace = options.pop("whitespace", "compact")
     strict = options.pop("strict", True)
     draft = options.pop("draft", None)
     for name, default in (("format", "assert"), ("any_order", False)):

@@ -24,7 +24,7 @@ class SchemaOptions:
         an annotation everywhere (a metaschema with the format-assertion vocabulary still asserts).
     strict: refuse what cannot be kept exactly. False: drop that assertion and report it in :attr:`relaxed`.
     any_order: keys may come in any order; else in the order in which ``properties`` declares them, others after them.
-    whitespace: "single": at most one optional space after ``:`` and ``,``; "compact": none; "spaced": exactly one;
+    whitespace: "compact": none; "single": at most one optional space after ``:`` and ``,``; "spaced": exactly one;
         an int: newline and that many spaces of indentation per level.
     openapi: read OpenAPI 3.0's ``nullable: true`` beside ``type`` as "or null". Else it is an annotation, which never
         allows more than the schema says.
@@ -34,7 +34,7 @@ class SchemaOptions:
     format: Literal["assert", "annotate"] = "assert"
     strict: bool = True
     any_order: bool = False
-    whitespace: str | int = "single"
+    whitespace: str | int = "compact"
     openapi: bool = False
     #: levels of schema inside schema, at most
     max_depth: int = 256
