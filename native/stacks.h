@@ -122,7 +122,7 @@ class Stacks {
     }
 
     void arrange(Config &at) {
-        const int32_t *member = &members[at.first];
+        const int32_t *member = members.data() + at.first;
         std::vector<Group> found;
         for (int32_t i = 0; i < at.literals; i++) {
             uint8_t byte = next_byte(member[i]);
@@ -201,7 +201,7 @@ class Stacks {
         if (configs[config].dependents && (config = plain(config)) < 0) return config;
         const Config &at = configs[config];
         if (at.accepting) return DEAD;
-        const int32_t *member = &members[at.first];
+        const int32_t *member = members.data() + at.first;
         int32_t only = DEAD;
         for (int32_t i = 0; i < at.literals; i++) {
             int32_t byte = next_byte(member[i]);
