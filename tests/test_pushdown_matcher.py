@@ -20,6 +20,7 @@ from pushdown_kit import (
     small_vocabulary,
 )
 
+from plait.constrained.interface import ConstraintError
 from plait.constrained.jump import settled_prefix
 from plait.constrained.lexicon import Lexicon
 from plait.constrained.pushdown.json_text import last_value
@@ -306,6 +307,21 @@ def test_the_value_that_a_text_ends_with(text: str, value: str) -> None:
 @pytest.mark.parametrize("text", ["", "  ", "[", "[1,", 'a"', "]]", "{}}"])
 def test_texts_that_end_with_no_value(text: str) -> None:
     assert last_value(text.encode(), whole=True) is None
+
+
+@every
+def test_what_one_text_makes_grow_is_bounded(kind: type[AnyMachine], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pattern with a state for every text must not fill up what the others of its vocabulary work with."""
+    monkeypatch.setattr("plait.constrained.pushdown.matcher._GROWTH", 4_000_000)
+    lexicon = Lexicon(VOCABULARY)
+    other = constraint_of(kind, lexicon, json_rules).matcher()
+    regex = lexicon.languages.regex("(?:[ab]*a[ab]{12}|[ab]*b[ab]{11}b)*c")
+    greedy = constraint_of(kind, lexicon, just((Lexeme(regex),)), "greedy").matcher()
+    chance = random.Random(1)
+    with pytest.raises(ConstraintError, match="this text needs more than 3 MB of automata"):
+        for _ in range(20_000):
+            assert greedy.prepare() and greedy.advance_bytes(chance.choice((b"a", b"b")))
+    assert other.advance_bytes(b'{"name": ') and other.prepare()
 
 
 @every

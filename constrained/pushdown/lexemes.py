@@ -103,6 +103,11 @@ class LexemeTable:
             + self._mask_bytes
         )
 
+    @property
+    def held(self) -> int:
+        """Bytes of what can never be dropped: states, with their rows, and the languages behind them."""
+        return self.used * (_STATE_BYTES + 1024) + self.languages.nbytes
+
     def start(self, lexeme: Lexeme) -> int:
         """The state in which nothing of ``lexeme`` is written; -1 if this vocabulary cannot write it."""
         language = lexeme.language

@@ -30,6 +30,8 @@ _TAIL = 256
 #: how much longer the next turn gets after one that left nothing behind; after one that left something, though perhaps
 #: nothing of use; and the longest such turn, in seconds
 _PATIENCE, _GROWING, _LONGEST_TURN = 1.5, 1.01, 0.3
+#: bytes by which one sequence may make what all constraints of its vocabulary share grow
+_GROWTH = 256 * 1024 * 1024
 
 
 class PushdownConstraint:
@@ -58,7 +60,7 @@ class PushdownConstraint:
         edges of a position): a turn that is too short for it leaves nothing behind, so the next one is longer."""
         lexemes = self.machine.lexemes
         held = self.machine.nbytes + lexemes.nbytes + lexemes.languages.nbytes
-        self.patience *= _PATIENCE if held == self._held else _GROWING
+        self.patience = min(self.patience * (_PATIENCE if held == self._held else _GROWING), 1e6)
         self._held = held
 
     @property
@@ -134,17 +136,20 @@ class _Move:
 class PushdownMatcher:
     """Implements :class:`..interface.Matcher`. Forks and rollbacks copy nothing."""
 
-    __slots__ = ("_at", "_constraint", "_machine")
+    __slots__ = ("_at", "_constraint", "_grown", "_machine")
 
-    def __init__(self, constraint: PushdownConstraint, at: _Move) -> None:
+    def __init__(self, constraint: PushdownConstraint, at: _Move, grown: int = 0) -> None:
         self._constraint = constraint
         self._machine = constraint.machine
         self._at = at
+        self._grown = grown  # bytes, see _GROWTH
 
     def prepare(self, seconds: float | None = None) -> bool:
         if self._at.config == _ENDED:
             return True
         machine, constraint = self._machine, self._constraint
+        lexemes = machine.lexemes
+        before = lexemes.held
         machine.deadline = None if seconds is None else time.monotonic() + constraint.turn(seconds)
         try:
             self.mask()
@@ -154,6 +159,12 @@ class PushdownMatcher:
             return False
         finally:
             machine.deadline = None
+            self._grown += lexemes.held - before
+            if self._grown > _GROWTH:
+                raise ConstraintError(
+                    f"this text needs more than {_GROWTH >> 20} MB of automata; simplify the nested or overlapping "
+                    "repeats of its patterns"
+                )
         constraint.patience = 1.0
         return True
 
@@ -203,7 +214,7 @@ class PushdownMatcher:
         self._at = at
 
     def fork(self) -> PushdownMatcher:
-        return PushdownMatcher(self._constraint, self._at)
+        return PushdownMatcher(self._constraint, self._at, self._grown)
 
     @property
     def config(self) -> int:
