@@ -245,6 +245,31 @@ def test_what_was_built_is_bounded_by_bytes() -> None:
     assert sum(store[key].built is not None for key in ("aa", "bb", "cc")) == 1
 
 
+def test_a_full_lexicon_is_left_behind() -> None:
+    driver = Driver()
+    for key in ("aa", "bb"):
+        driver.send(Define(key, compile_spec("regex", f"{key}[0-9]")))
+    store = driver.core.state.constraints
+
+    def run(sid: int, key: str) -> None:
+        driver.open(sid, Append(0, prompt(5)), Sample(1, greedy(5, stop_ids=STOPS), constraint=key))
+        driver.run()
+        assert re.fullmatch(key.encode() + rb"[0-9]", driver.text(sid))
+
+    run(1, "aa")
+    run(2, "bb")
+    old = store["aa"].lexicon
+    assert old is not None and store["bb"].lexicon is old
+    run(3, "aa")
+    assert store["aa"].lexicon is old
+    old.max_bytes = 0
+    run(4, "aa")
+    fresh = store["aa"].lexicon
+    assert fresh is not old and store["bb"].lexicon is old, "built again when it is needed again"
+    run(5, "bb")
+    assert store["bb"].lexicon is fresh
+
+
 def test_ready_is_of_the_gen() -> None:
     driver = Driver()
     driver.open(1, Append(0, prompt(3)), Sample(1, greedy(2)))

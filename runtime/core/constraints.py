@@ -30,6 +30,8 @@ class Defined:
     def prepare(self, seconds: float | None = None) -> bool:
         """Work for up to about ``seconds`` (None: to the end) on building it. True once :meth:`matcher` answers at
         once. Raises OpError if it cannot be built."""
+        if self.lexicon is not None and self.lexicon.full:
+            self._store.outgrown(self)
         if self.built is not None:
             return True
         try:
@@ -100,6 +102,12 @@ class Constraints:
         if self._defined.get(defined.key) is defined:
             self._built[defined.key] = defined
             self._shrink()
+
+    def outgrown(self, defined: Defined) -> None:
+        """The lexicon that it was built with is full: it is built again with a fresh one."""
+        if defined.built is not None:
+            defined.drop()
+            self._built.pop(defined.key, None)
 
     def used(self, defined: Defined) -> None:
         """It was asked for a matcher: it is the last to be dropped."""
