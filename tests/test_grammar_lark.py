@@ -69,7 +69,7 @@ def test_schemas_inside() -> None:
         "additionalProperties": False,
     }
     made = of_grammar(f'start: "call " %json {json.dumps(schema)} ("," start)?')
-    assert accepts(made, 'call {"a":1},call {"a": 2}')
+    assert accepts(made, 'call {"a":1},call {"a":2}')
     assert not accepts(made, "call {}")
 
 
