@@ -30,6 +30,7 @@ from plait.constrained.compiler import build
 from plait.constrained.interface import Constraint, Matcher
 from plait.constrained.lexicon import lexicon_of
 from plait.constrained.vocabulary import Vocabulary
+from plait.native import loader
 
 MODE = "declared key order, undeclared keys after them, at most one optional space after ':' and ',', otherwise compact"
 MODE_ANY_ORDER = "keys in any order, at most one optional space after ':' and ',', otherwise compact"
@@ -85,6 +86,7 @@ class PlaitEngine:
             special_ids=list(tok.special),
             encode=lambda data: tok.encode(data.decode()),
         )
+        loader.load()  # builds the native code if the sources are new: not a part of the first row's time
         lexicon_of(self.vocabulary)  # what all its constraints share, made once as when a model is loaded
         data = _option("--data")
         self.documents = _remotes(data)
