@@ -27,6 +27,8 @@ Data = Mapping[str, Any]
 SYNTAXES = ("auto", "gbnf", "ebnf", "lark")
 WHITESPACE = ("single", "compact", "spaced")
 FORMATS = ("assert", "annotate")
+#: where OpenAI's response_format and tools hold a schema; as keywords they would assert nothing
+_WRAPPERS = ("schema", "parameters")
 #: an escaped backslash, or \p{...}, which Plait knows and Python's re does not
 _PROPERTY = re.compile(r"(\\\\)|\\[pP]\{[^{}]*\}")
 
@@ -172,7 +174,8 @@ def ready(name: str) -> Constraint:
 def checked_regex(pattern: object, field: str = "regex") -> str:
     """Raises InvalidConstraint for what is no pattern, as far as that can be seen without compiling it."""
     if not isinstance(pattern, str) or not pattern:
-        raise InvalidValue(f"{field} must be a non-empty string, not {pattern!r}", field)
+        how = "; give its .pattern, with its flags in front: (?i)" if isinstance(pattern, re.Pattern) else ""
+        raise InvalidValue(f"{field} must be a non-empty string, not {pattern!r}{how}", field)
     spelled(field, pattern)
     try:
         with warnings.catch_warnings():
@@ -230,11 +233,18 @@ def parsed_schema(schema: object, field: str) -> Any:
     if isinstance(schema, str):
         try:
             schema = _json.loads(schema)
-        except (ValueError, RecursionError) as error:
+        except RecursionError:
+            raise InvalidConstraint(f"{field} cannot be read: its JSON is nested too deeply", field) from None
+        except ValueError as error:
             raise InvalidConstraint(f"{field} is not JSON: {error}", field) from error
     if not isinstance(schema, Mapping | bool):
         what = "a list" if isinstance(schema, Sequence) and not isinstance(schema, str) else repr(schema)
-        raise InvalidConstraint(f"{field} must be a JSON Schema (a dict, or JSON text of one), not {what}", field)
+        how = "; a type goes into schema=" if field == "json_schema" and callable(schema) else ""
+        raise InvalidConstraint(f"{field} must be a JSON Schema (a dict, or JSON text of one), not {what}{how}", field)
+    if isinstance(schema, Mapping):
+        for inside in _WRAPPERS:
+            if isinstance(schema.get(inside), Mapping) and schema.keys() <= {"name", "description", "strict", inside}:
+                raise InvalidConstraint(f"{field} has its schema one deeper: give what stands at {inside!r}", field)
     return schema
 
 
@@ -245,7 +255,9 @@ def as_json(data: Data, field: str) -> str:
         if without_surrogates(text) != text:  # a schema may speak of half a pair; UTF-8 cannot
             text = _json.dumps(data, allow_nan=False, separators=(",", ":"), default=_plain)
         return text
-    except (TypeError, ValueError, RecursionError) as error:
+    except RecursionError:
+        raise InvalidConstraint(f"{field} is nested too deeply", field) from None
+    except (TypeError, ValueError) as error:
         raise InvalidConstraint(f"{field} cannot be written as JSON: {error}", field) from error
 
 

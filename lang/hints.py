@@ -22,6 +22,8 @@ import uuid
 from enum import Enum
 from typing import Annotated, Any, Literal, NewType, NotRequired, Required, Union, get_args, get_origin, is_typeddict
 
+from .pydantic_types import PYTHON_TIME
+
 Schema = dict[str, Any]
 
 _PLAIN: dict[Any, Schema] = {
@@ -33,9 +35,9 @@ _PLAIN: dict[Any, Schema] = {
     type(None): {"type": "null"},
     Any: {},
     object: {},
-    datetime.datetime: {"type": "string", "format": "date-time"},
-    datetime.date: {"type": "string", "format": "date"},
-    datetime.time: {"type": "string", "format": "time"},
+    datetime.datetime: {"type": "string", "format": "date-time", "pattern": PYTHON_TIME},
+    datetime.date: {"type": "string", "format": "date", "pattern": PYTHON_TIME},
+    datetime.time: {"type": "string", "format": "time", "pattern": PYTHON_TIME},
     uuid.UUID: {"type": "string", "format": "uuid"},
 }
 _FROM_TEXT: dict[Any, typing.Callable[[str], Any]] = {

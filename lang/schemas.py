@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..runtime.errors import InvalidConstraint
-from . import hints
+from . import hints, pydantic_types
 
 Schema = dict[str, Any]
 
@@ -70,12 +70,13 @@ def _read(schema: Any) -> Typed:
 
 def _pydantic(name: str, adapter: Any) -> Typed:
     try:
-        schema = adapter.json_schema()
+        schema = pydantic_types.json_schema(adapter)
     except Exception as error:  # as above
         raise InvalidConstraint(f"schema: {name} has no JSON Schema: {_short(error)}", "schema") from error
     for part in _parts(schema):
         if "properties" in part:
             part.setdefault("additionalProperties", False)
+        pydantic_types.exact(part)
     return Typed(name, schema, adapter.validate_json)
 
 
@@ -117,7 +118,7 @@ def _parts(schema: Any) -> Iterator[Schema]:
             todo += part.get(name, {}).values()
         for name in ("anyOf", "oneOf", "allOf", "prefixItems"):
             todo += part.get(name, ())
-        todo += [part.get("items"), part.get("additionalProperties")]
+        todo += [part.get("items"), part.get("additionalProperties"), part.get("propertyNames")]
 
 
 def _short(error: Exception) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -220,6 +221,17 @@ def test_stop_regex(backend: FakeBackend) -> None:
 def test_a_fault_is_named_at_the_call(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises((InvalidValue, InvalidConstraint), match=words):
         plait.gen("x", **arguments)
+
+
+def test_what_is_meant_is_said_where_it_can_be_seen() -> None:
+    with pytest.raises(InvalidConstraint, match="a type goes into schema="):
+        plait.gen("x", json_schema=User)
+    for wrapper in ({"name": "user", "schema": {"type": "object"}}, {"name": "f", "parameters": {"type": "object"}}):
+        with pytest.raises(InvalidConstraint, match="one deeper"):
+            plait.gen("x", json_schema=wrapper)
+    plait.gen("x", json_schema={"name": "no schema at all"})
+    with pytest.raises(InvalidValue, match=r"\.pattern"):
+        plait.gen("x", regex=re.compile("a"))
 
 
 # ---------------------------------------------------------------- values
