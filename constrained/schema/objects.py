@@ -39,6 +39,7 @@ FEW_PENDING = 4
 #: names that propertyNames allows, told apart where they are counted, at most
 FEW_NAMES = 32
 _NOBODY: frozenset[str] = frozenset()
+Ways = list[tuple[Goal, frozenset[int]]]
 
 
 class State(NamedTuple):
@@ -109,6 +110,7 @@ class ObjectClause:
         self.live = Completion(compiler.solver, self._helpful, self.may_end)
         self._names_of: dict[int, list[str] | None] = {}
         self._violating: dict[int, list[str | None]] = {}
+        self._known_ways: dict[tuple[Goal, frozenset[int], str | None, tuple[str, ...]], Ways] = {}
 
     # ------------------------------------------------------------ what the atoms say
 
@@ -351,12 +353,24 @@ class ObjectClause:
         languages = self._compiler.languages
         return languages.intersect(keys, languages.complement(languages.literals(sorted(state.banned))))
 
-    def _ways(
-        self, goal: Goal, pending: frozenset[int], name: str | None, matched: tuple[str, ...]
-    ) -> list[tuple[Goal, frozenset[int]]]:
+    def _ways(self, goal: Goal, pending: frozenset[int], name: str | None, matched: tuple[str, ...]) -> Ways:
         """(what the value must satisfy, what is pending then): each pending violation happens here, or need not."""
         if not pending:
             return [(goal, pending)]
+        key = (goal, pending, name, matched)
+        found = self._known_ways.get(key)
+        if found is None:
+            solver = self._compiler.solver
+            outer = solver.begin()
+            try:
+                found = self._new_ways(goal, pending, name, matched)
+            finally:
+                final = solver.end(outer)
+            if final:
+                self._known_ways[key] = found
+        return found
+
+    def _new_ways(self, goal: Goal, pending: frozenset[int], name: str | None, matched: tuple[str, ...]) -> Ways:
         solver, goals = self._compiler.solver, self._goals
         ways = [(goal, pending)]
         touched: list[tuple[int, list[Literal]]] = []
