@@ -16,7 +16,7 @@ from ..interface import ConstraintError
 from .anchoring import leading, trailing
 from .language import Language
 from .nodes import Node
-from .syntax import ASCII, IGNORECASE, SIMPLE, Parser
+from .syntax import ASCII, IGNORECASE, SIMPLE, Parser, bounded
 from .terms import Arena
 
 _OCTAL = re.compile(r"0[0-7]{0,2}|[0-3][0-7]{2}")
@@ -39,6 +39,7 @@ def parse(pattern: str, arena: Arena) -> Node:
 @lru_cache(maxsize=256)
 def check(pattern: str) -> None:
     """Raises ConstraintError for what is a mistake in Python."""
+    bounded(pattern)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "possible nested set": the meaning is still today's

@@ -46,6 +46,13 @@ _ONLY_FLAGS = re.compile(r"(\(\?[aimsxu]+\))*")
 _SCOPED_FLAGS = re.compile(r"([aimsxuL]*)(?:-([imsx]+))?:")
 
 
+def bounded(text: str) -> str:
+    """``text``; raises ConstraintError if it is too long to look at."""
+    if len(text) > MAX_PATTERN:
+        raise ConstraintError(f"the regex has {len(text):,} characters; at most {MAX_PATTERN:,} are accepted")
+    return text
+
+
 class Parser(ABC):
     """One pattern being read. Subclasses say what escapes, ``.``, anchors and braces mean."""
 
@@ -53,15 +60,13 @@ class Parser(ABC):
     valid = False
 
     def __init__(self, text: str, arena: Arena) -> None:
-        self.text = text
+        self.text = bounded(text)
         self.arena = arena
         self.at = 0
         self.depth = 0
         self.names: set[str] = set()
 
     def parse(self) -> Node:
-        if len(self.text) > MAX_PATTERN:
-            raise ConstraintError(f"the regex has {len(self.text):,} characters; at most {MAX_PATTERN:,} are accepted")
         tree = self.alternatives(0)
         if self.at < len(self.text):
             raise self.invalid("unbalanced parenthesis", self.at)
