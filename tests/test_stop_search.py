@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import random
 import re
+import time
 
 import pytest
 from hypothesis import example, given, settings
@@ -83,3 +85,17 @@ def test_open_beginnings_are_bounded() -> None:
     many = StopScanner((), [f"a.{{1,{2 * MAX_OPEN}}}b"])
     with pytest.raises(ValueError, match="stop_regex keeps more than"):
         many.feed(b"a" * (2 * MAX_OPEN))
+
+
+@pytest.mark.parametrize("pattern", ["[ab]*a[ab]{300}c", "(?:[ab]*a[ab]{40}){40}c"])
+def test_what_one_character_costs_is_bounded(pattern: str) -> None:
+    """Few beginnings, of which each can be read in hundreds of ways: half a second a character, for everybody."""
+    search, chance, slow = StopScanner((), [pattern]), random.Random(1), 0.0
+    with pytest.raises(ValueError, match="possible readings of the text"):
+        for _ in range(2_000):
+            began = time.process_time()
+            try:
+                search.feed(chance.choice((b"a", b"b")))
+            finally:
+                slow = max(slow, time.process_time() - began)
+    assert slow < 0.15

@@ -15,15 +15,19 @@ Patterns are over characters. Bytes that are not UTF-8 belong to no match, and e
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
-from functools import lru_cache
+from operator import itemgetter
 from typing import NamedTuple
 
 from ...constrained.regular.language import Language
 from ...constrained.regular.languages import Languages
+from ...constrained.regular.states import State
 
-#: beginnings that may be open at a time; what opens more costs too much at each character
+#: ways to read the text so far that may be open at a time, over all beginnings; more cost too much at each character
+#: (about 2 us each, on the loop that everybody shares)
 MAX_OPEN = 1024
+#: what all stop regexes have met so far; past it they begin anew
 _MAX_BYTES = 32 * 1024 * 1024
 
 
@@ -35,7 +39,7 @@ class Found(NamedTuple):
 
 
 class StopSearch:
-    """One gen's position in its stop regexes. Raises ValueError where they open more beginnings than MAX_OPEN."""
+    """One gen's position in its stop regexes. Raises ValueError where more than MAX_OPEN readings are open."""
 
     __slots__ = ("_open", "_starts", "_tail", "_where")
 
@@ -87,17 +91,23 @@ class StopSearch:
             if moved.get(after, start) >= start:
                 moved[after] = start
         self._where += length
-        if ended is None and len(moved) > MAX_OPEN:
-            raise ValueError(f"stop_regex keeps more than {MAX_OPEN} possible beginnings open: make it shorter")
+        if ended is None and sum(map(_readings, moved)) > MAX_OPEN:
+            raise ValueError(
+                f"stop_regex keeps more than {MAX_OPEN} possible readings of the text open: make it shorter, or its "
+                "repeats less alike"
+            )
         self._open = moved
         return ended
 
 
 def _after(position: Language, code: int) -> Language | None:
-    for low, high, target in position.edges():
-        if code <= high:
-            return target if code >= low else None
-    return None
+    layout, targets = position.layout()
+    at = bisect_right(layout, code, key=itemgetter(0)) - 1
+    return targets[layout[at][2]] if at >= 0 and layout[at][1] >= code else None
+
+
+def _readings(position: Language) -> int:
+    return position.size if isinstance(position, State) else 1
 
 
 def _length(lead: int) -> int:
@@ -125,7 +135,6 @@ class _Shared:
     languages = Languages()
 
 
-@lru_cache(maxsize=256)
 def _start(pattern: str) -> Language:
     if _Shared.languages.nbytes > _MAX_BYTES:
         _Shared.languages = Languages()  # what runs keeps its own alive
