@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,3 +40,10 @@ class MaskCache:
             _, old = self._kept.popitem(last=False)
             self.nbytes -= old.nbytes
         return made
+
+    def forget(self, owned: Mapping[int, Hashable]) -> None:
+        """Drop the masks under the values of ``owned``: nobody will ask for them again."""
+        for key in set(owned.values()):
+            old = self._kept.pop(key, None)
+            if old is not None:
+                self.nbytes -= old.nbytes

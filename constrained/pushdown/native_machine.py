@@ -84,6 +84,7 @@ class NativeMachine:
         self._serial = next(_serials) << 32
         self._steps: dict[tuple[int, bytes], int] = {}
         self._numbers: dict[int, int] = {}
+        weakref.finalize(self, masks.forget, self._numbers).atexit = False
         self._flags: dict[int, int] = {}
         self._forced: dict[int, bytes] = {}
         self._doubtful: dict[int, NDArray[np.int32]] = {}
