@@ -10,7 +10,7 @@ import pytest
 from plait.constrained.compiler import build
 from plait.constrained.lexicon import Lexicon
 from plait.constrained.masks import MaskCache
-from plait.constrained.pushdown.native_machine import available
+from plait.constrained.pushdown.native_library import available
 from plait.constrained.report import single_bytes
 
 
