@@ -54,3 +54,18 @@ def test_unique_numbers_differ_as_floats() -> None:
     assert not written.accepts("[1,1.00000000000000000001]")
     assert not written.accepts("[1234567890123456789,1234567890123456789.5]")
     assert written.accepts("[0.30000000000000004,0.3]")
+
+
+def test_what_is_not_whole_is_not_whole_as_a_float() -> None:
+    """And what Python writes for a float that is not whole is written, with its 17 digits."""
+    schema: dict[str, Any] = {"type": "number", "not": {"type": "integer"}}
+    written, draw = Written(schema), random.Random(0)
+    for _ in range(300):
+        digits = "".join(draw.choice("0099123456789") for _ in range(draw.randrange(1, 18)))
+        text = f"{draw.randrange(10 ** draw.randrange(1, 18))}.{draw.choice(['', '9' * 12, '0' * 12])}{digits}"
+        if written.accepts(text):
+            assert not float(text).is_integer(), text
+        value = draw.uniform(-1, 1) * 10.0 ** draw.randrange(-9, 10)
+        assert value.is_integer() or written.accepts(repr(value)), value
+    for text in ("0.30000000000000004", "5.00000000000001", "123.45678901234567", "5.1234567890123456e-05"):
+        assert written.accepts(text), text

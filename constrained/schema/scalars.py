@@ -173,7 +173,7 @@ class NumberAlgebra(LanguageAlgebra):
         if bounded:
             parts.append(self._outside(*bounds))
         if node.integer:
-            parts.append(self.meet([numbers.not_whole(languages), self._few_digits]))
+            parts.append(self.meet([numbers.not_whole(languages), self._far_from_whole]))
         if node.multiple_of is not None:
             parts.append(self.meet([numbers.not_multiple_of(languages, node.multiple_of), self._few_digits]))
         return self.join(parts) if parts else None
@@ -184,6 +184,17 @@ class NumberAlgebra(LanguageAlgebra):
     @cached_property
     def _few_digits(self) -> Language:
         return self.languages.regex(f"^-?(?:[0-9][.]?){{1,{SURE_DIGITS}}}(?:[eE][+-]?[0-9]{{1,3}})?$", "ecma")
+
+    @cached_property
+    def _far_from_whole(self) -> Language:
+        """More digits where that is no matter: 0.30000000000000004. With ``before`` digits before the point, what
+        differs from a whole number in the first 15 - ``before`` digits after it is not rounded to one."""
+        parts = ["[0-9](?:[.][0-9]+)?[eE]-0*(?:[2-9]|[1-9][0-9]+)"]
+        for before in range(1, 10):
+            near = SURE_DIGITS - before - 1
+            after = f"[1-8][0-9]*|0{{1,{near}}}[1-9][0-9]*|9{{1,{near}}}(?:[0-8][0-9]*)?"
+            parts.append(f"[0-9]{{{before}}}[.](?:{after})")
+        return self.join([self._few_digits, self.languages.regex(f"^-?(?:{'|'.join(parts)})$", "ecma")])
 
     # Nor does 0.99999999999999999999 stay below 1 then: beyond a bound is what is beyond it as a float too.
 
