@@ -265,31 +265,32 @@ def finishes(model: str | None, mode: str, cases: Path, count: int, seed: int, m
         for number, task in enumerate(TASKS)
     ]
     began = time.perf_counter()
-    with Runtime(model, mode=mode) as runtime:  # type: ignore[arg-type]
-        states = program.run_batch(items, backend=runtime, num_threads=32, progress_bar=True)
     reasons: Counter[str] = Counter()
     wrong: list[str] = []
     sampled = forced = partial = 0
-    for place, (item, state) in enumerate(zip(items, states)):
-        name = schemas[place // 4][0]
-        result = state.result("value")
-        if result.error is not None:
-            reasons["failed"] += 1
-            wrong.append(f"{name}: {result.error}")
-            continue
-        sampled += result.usage.sampled
-        forced += result.usage.forced
-        reasons[str(result.finish_reason)] += 1
-        if result.finish_reason == "length":
-            partial += result.partial and result.value is not None
-            print(f"    cut: {name}: {result.text[:60]!r} ... {result.text[-80:]!r}")
-            continue
-        schema = item["schema"]
-        kind = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
-        try:
-            kind(schema, format_checker=kind.FORMAT_CHECKER).validate(json.loads(result.text))
-        except (ValueError, jsonschema.ValidationError) as error:
-            wrong.append(f"{name}: {str(error)[:200]}: {result.text[:200]!r}")
+    with Runtime(model, mode=mode) as runtime:  # type: ignore[arg-type]
+        states = program.run_batch(items, backend=runtime, num_threads=32, generator_style=True)
+        for place, (item, state) in enumerate(zip(items, states)):
+            name, result = schemas[place // 4][0], state.result("value")
+            if place % 10 == 9:
+                print(f"    {place + 1} done: {dict(reasons)}, {len(wrong)} wrong", flush=True)
+            if result.error is not None:
+                reasons["failed"] += 1
+                wrong.append(f"{name}: {result.error}")
+                continue
+            sampled += result.usage.sampled
+            forced += result.usage.forced
+            reasons[str(result.finish_reason)] += 1
+            if result.finish_reason == "length":
+                partial += result.partial and result.value is not None
+                print(f"    cut: {name}: {result.text[:60]!r} ... {result.text[-80:]!r}", flush=True)
+                continue
+            schema = item["schema"]
+            kind = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
+            try:
+                kind(schema, format_checker=kind.FORMAT_CHECKER).validate(json.loads(result.text))
+            except (ValueError, jsonschema.ValidationError) as error:
+                wrong.append(f"{name}: {str(error)[:200]}: {result.text[:200]!r}")
     total, ended, seconds = len(items), reasons["stop"], time.perf_counter() - began
     print(f"finish: {total} outputs, {100 * ended / total:.1f} % end by themselves (>= 95 %); {dict(reasons)}")
     print(f"finish: {len(wrong)} of these do not validate (0)")
