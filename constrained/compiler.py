@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from . import spec
-from .interface import Constraint, ConstraintError, Unfinished
+from .interface import RELAXABLE, Constraint, ConstraintError, Unfinished
 from .lexicon import Lexicon, lexicon_of
 from .pushdown import machine as machines
 from .pushdown.matcher import PushdownConstraint
@@ -262,7 +262,7 @@ def _schema_notes(form: dict[str, Any]) -> list[str]:
     if wrong:
         shown = "; ".join(_said(problem) for problem in wrong[:5])
         more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-        hint = "" if report.errors else " (strict=False drops what cannot be kept, and says so)"
+        hint = "" if report.errors else RELAXABLE
         raise ConstraintError(f"{shown}{more}{hint}")
     return [_said(problem) for problem in report.relaxed]
 

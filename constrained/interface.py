@@ -15,6 +15,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+#: how a ConstraintError ends that the option ``strict`` of a schema would have prevented
+RELAXABLE = " (strict=False drops what cannot be kept, and says so)"
+
 
 class ConstraintError(ValueError):
     """A constraint that cannot be compiled. The message names what is wrong, where, and what to write instead."""

@@ -9,6 +9,8 @@ import pytest
 from server_fake import Script, ScriptedBackend
 from test_server import USER, chat, complete, over, post
 
+from plait.constrained.interface import RELAXABLE
+
 
 def refused(response: httpx.Response, param: str | None, status: int = 400) -> dict[str, Any]:
     assert response.status_code == status, response.text
@@ -17,6 +19,9 @@ def refused(response: httpx.Response, param: str | None, status: int = 400) -> d
     assert error["param"] == param, error
     assert error["message"] and error["code"]
     return error
+
+
+RELAXED = "the pattern cannot be kept" + RELAXABLE
 
 
 @pytest.mark.parametrize(
@@ -160,6 +165,17 @@ def test_unknown_model_route_and_method() -> None:
     refused(over(ScriptedBackend(), lambda http: http.get("/v1/completions")), None, 405)
 
 
+def test_what_only_programs_can_ask_for_is_not_advised() -> None:
+    backend = ScriptedBackend(lambda sent, choice: Script(fail=("invalid_constraint", "response_format", RELAXED)))
+    error = refused(chat(backend, response_format={"type": "json_object"}), "response_format")
+    assert error["message"] == "response_format: the pattern cannot be kept"
+
+
+def test_what_other_servers_call_otherwise_is_named() -> None:
+    error = refused(chat(ScriptedBackend(), guided_json={}), "guided_json")
+    assert error["message"] == "guided_json: this server knows no such field; it has response_format"
+
+
 def test_model_may_be_left_out() -> None:
     assert post(ScriptedBackend(), "/v1/completions", {"prompt": "x"}).json()["model"] == "tiny"
 
@@ -197,6 +213,6 @@ def test_what_the_front_refuses_has_a_status(
     backend = ScriptedBackend(script)
     response = chat(backend, regex="(", stream=stream, max_completion_tokens=5)
     error = refused(response, param, status)
-    assert error["message"] == "why"
+    assert error["message"] == ("regex: why" if code == "invalid_constraint" else "why")
     bad[0] = False
     assert chat(backend).status_code == 200

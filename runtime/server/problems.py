@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ...constrained.interface import RELAXABLE
 from ..errors import BackendError, GenerationError, PlaitError, RequestError
 from ..protocol import Failed
 
@@ -64,7 +65,12 @@ def from_failed(failed: Failed, names: dict[str, str]) -> HttpProblem:
     param = names.get(failed.field, failed.field) if failed.field else None
     if param is None and failed.code == "context_length":
         param = names.get("text")
-    return HttpProblem(status, failed.message, param, code=_CODES.get(failed.code, failed.code), type=kind)
+    message = failed.message
+    if failed.code == "invalid_constraint":
+        message = message.removesuffix(RELAXABLE)  # it has no such option
+        if param is not None and param not in message:
+            message = f"{param}: {message}"
+    return HttpProblem(status, message, param, code=_CODES.get(failed.code, failed.code), type=kind)
 
 
 def from_exception(error: PlaitError) -> HttpProblem:

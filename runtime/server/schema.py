@@ -129,6 +129,16 @@ T = TypeVar("T")
 
 _AT = re.compile(r" - at `\$\.?(.*)`$")
 _NAMED = re.compile(r"^Object (?:contains unknown|missing required) field `(.*?)`")
+#: fields of other servers that say what the answer must be -> what says it here
+_ELSEWHERE = {
+    "guided_json": "response_format",
+    "guided_regex": "regex",
+    "guided_choice": "regex",
+    "guided_grammar": "grammar",
+    "structured_outputs": "response_format, regex and grammar",
+    "json_schema": "response_format",
+    "ebnf": "grammar",
+}
 
 
 def decode(data: bytes | msgspec.Raw, kind: type[T], where: str = "") -> T:
@@ -146,6 +156,8 @@ def decode(data: bytes | msgspec.Raw, kind: type[T], where: str = "") -> T:
         param = ".".join(path).replace(".[", "[")
         code = "unknown_field" if "unknown field" in text else "invalid_value"
         fault = "this server knows no such field" if code == "unknown_field" else _AT.sub("", text)
+        if code == "unknown_field" and param in _ELSEWHERE:
+            fault += f"; it has {_ELSEWHERE[param]}"
         raise HttpProblem(400, f"{param}: {fault}" if param else fault, param or None, code=code) from error
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise HttpProblem(400, f"the body is not JSON: {error}", code="invalid_json") from error
