@@ -16,7 +16,8 @@ BOUNDS = [1, 0, -1, 100, 0.1, -0.5, 2.5, 1e300, 1e-7, 2**53, 2**60 + 1, 12345678
 
 def near(draw: random.Random, bound: float) -> str:
     """The text of a number about as far from ``bound`` as its neighbours among the floats, or nearer."""
-    distance = Fraction(draw.choice([0, 1, -1]), 1) * abs(Fraction(repr(bound)) or 1) / 10 ** draw.randrange(14, 24)
+    scale = abs(Fraction(repr(bound))) or Fraction(1)
+    distance = draw.choice([0, 1, -1]) * scale * Fraction(1, 10 ** draw.randrange(14, 24))
     value = Fraction(repr(bound)) + distance
     digits = draw.randrange(15, 21)
     if abs(value) >= 10**18:
