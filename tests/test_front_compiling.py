@@ -91,3 +91,12 @@ def test_a_cancelled_request_does_not_confuse_the_next() -> None:
         assert await child.compile("regex", "a")
 
     play(body, Settings(), sys.executable, "-c", SCRIPT)
+
+
+def test_a_child_that_does_not_start_says_how_it_ended() -> None:
+    async def body(child: CompilerChild) -> None:
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="ended with status 3 before it was ready"):
+                await child.compile("regex", "a")
+
+    play(body, Settings(), sys.executable, "-c", "raise SystemExit(3)")

@@ -110,9 +110,19 @@ class CompilerChild:
                     start_new_session=True,
                 )
                 await self._read(0)  # it says when it can serve
-        except (TimeoutError, asyncio.IncompleteReadError, OSError) as error:
+        except TimeoutError as error:
             await self._kill()
-            raise RuntimeError(f"the compiler process does not start: {error!r}") from error
+            limit = self._settings.compiler_start_timeout
+            raise RuntimeError(f"the compiler process does not start: it is not ready after {limit:g} s") from error
+        except asyncio.IncompleteReadError as error:
+            assert self._process is not None
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), 1)
+            status = await self._kill()
+            raise RuntimeError(f"the compiler process ended with status {status} before it was ready") from error
+        except OSError as error:
+            await self._kill()
+            raise RuntimeError(f"the compiler process does not start: {error}") from error
         except BaseException:
             await self._kill()
             raise
@@ -141,12 +151,13 @@ class CompilerChild:
             if reply.id == number:
                 return reply
 
-    async def _kill(self) -> None:
+    async def _kill(self) -> int | None:
+        """Its exit status, if it was there."""
         process, self._process = self._process, None
         if process is None:
-            return
+            return None
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         if process.stdin is not None:
             process.stdin.close()
-        await process.wait()
+        return await process.wait()
