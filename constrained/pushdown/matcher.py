@@ -8,6 +8,7 @@ such a place one by one. Other constraints pay nothing for that.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -307,6 +308,8 @@ class PushdownMatcher:
             markers = machine.markers(config)
             if not markers:
                 continue
+            if self._indifferent(config, markers, data, end):
+                return True
             certain = machine.resolved(config, dict.fromkeys(markers))
             if certain >= 0 and (end == len(data) or self._possible(certain, data, end)):
                 return True
@@ -316,4 +319,19 @@ class PushdownMatcher:
                     return False
             elif (value := self._value_before(data)) is not None:
                 return any(self._constraint.resolve(marker, value) is not None for marker in markers)
+        return True
+
+    def _indifferent(self, config: int, markers: Sequence[int], data: bytes, start: int) -> bool:
+        """Whether ``data[start:]`` may follow in ``config`` whatever value was closed there: the rules say so, and no
+        other value is closed on the way."""
+        machine, known = self._machine, self._machine.rules.indifferent
+        rest = data[start:]
+        for marker in markers:
+            indifferent = known.get(marker)
+            if indifferent is None or not indifferent(rest):
+                return False
+        for at in range(len(rest)):
+            config = machine.step(config, rest[at : at + 1])
+            if config < 0 or machine.markers(config):
+                return False
         return True

@@ -33,6 +33,8 @@ Item = bytes | int | Lexeme
 Production = tuple[Item, ...]
 #: the text of the JSON value that was closed just before -> the nonterminal to go on with; None: not that value
 Resolve = Callable[[bytes], "int | None"]
+#: what follows in a token -> True where that is possible behind any value, if it is possible at all
+Indifferent = Callable[[bytes], bool]
 
 
 class Rules:
@@ -43,6 +45,8 @@ class Rules:
         self._known: list[tuple[Production, ...] | None] = []
         #: nonterminals that depend on the JSON value just before them; see :meth:`add_dependent`
         self.resolve: dict[int, Resolve] = {}
+        #: of some of these: bytes behind which need no look at the value
+        self.indifferent: dict[int, Indifferent] = {}
 
     def add(self, expand: Callable[[], Iterable[Production]]) -> int:
         """A new nonterminal; ``expand`` is called once, when the machine first reaches it."""
@@ -50,14 +54,20 @@ class Rules:
         self._known.append(None)
         return len(self._expand) - 1
 
-    def add_dependent(self, expand: Callable[[], Iterable[Production]], resolve: Resolve) -> int:
+    def add_dependent(
+        self, expand: Callable[[], Iterable[Production]], resolve: Resolve, indifferent: Indifferent | None = None
+    ) -> int:
         """A nonterminal whose continuation depends on the JSON value that was closed just before it (uniqueItems).
 
         ``resolve`` gives, for that value's text, the nonterminal that really stands here. ``expand`` gives what it
-        would be without that knowledge: a superset of every ``resolve``.
+        would be without that knowledge: a superset of every ``resolve``. ``indifferent`` saves looking: asked for
+        bytes that ``expand`` allows and that close no further value, True says that every value which may stand here
+        allows them too.
         """
         nonterminal = self.add(expand)
         self.resolve[nonterminal] = resolve
+        if indifferent is not None:
+            self.indifferent[nonterminal] = indifferent
         return nonterminal
 
     def productions(self, nonterminal: int) -> tuple[Production, ...]:

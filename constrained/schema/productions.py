@@ -129,7 +129,9 @@ class Rows:
             after = self._clause.follow(place, text)
             return None if after is None else self._tail(after)
 
-        return self._compiler.rules.add_dependent(lambda: list(self._after(place)), resolve)
+        distinct = self._clause.distinct
+        indifferent = None if distinct is None else lambda rest: distinct.indifferent(place, rest)
+        return self._compiler.rules.add_dependent(lambda: list(self._after(place)), resolve, indifferent)
 
     def _after(self, place: Place) -> Iterator[Production]:
         layout = self._compiler.layout

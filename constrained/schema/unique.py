@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..regular.language import Language
 from .arrays import ArrayClause, Place, Row
 from .goals import Goal, Literal
 from .members import Values, load, members
@@ -51,6 +52,32 @@ class UniqueItems:
             goal = self._without(row.goal, place.used | self._fatal(row, place.used))
             if self._compiler.solver.ask(goal):
                 yield Row(goal, row.after._replace(used=place.used), remember=True)
+
+    def indifferent(self, place: Place, rest: bytes) -> bool:
+        """Whether ``rest``, behind an item whose next place is ``place``, is possible whatever the item was, if it is
+        at all. It closes no other item, so only what it leaves of the next one matters: values that are not used yet.
+        """
+        if len(place.used) >= FEW - 1 or self._all_scarce():
+            return False
+        if not rest or rest[:1] == b"]":
+            return self._clause.may_end(place)
+        item = rest[1:].lstrip(b" \n")
+        return rest[:1] == b"," and all(self._plenty(row.goal, item) for row in self._clause.moves(place))
+
+    def _plenty(self, goal: Goal, begun: bytes) -> bool:
+        """Whether many values of ``goal`` begin as ``begun`` does (which closes none), or none at all."""
+        compiler = self._compiler
+        if not begun:
+            return True  # values are not scarce
+        if begun[:1] != b'"':
+            kinds = [kind for kind in compiler.types(goal) if kind != "null"]
+            return len(kinds) == 1 and begun in (b"[", b"{", b'{"')
+        strings = compiler.shape(goal, "string")
+        assert isinstance(strings, Language)
+        languages = compiler.languages
+        if strings is languages.EMPTY or strings is languages.ANY:
+            return True
+        return begun == b'"' and languages.finite(strings, FEW) is None
 
     def follow(self, place: Place, text: bytes) -> Place:
         """The state after an item that was written as ``text``."""

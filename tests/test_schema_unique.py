@@ -1,0 +1,75 @@
+"""uniqueItems over values that are not few: what saves looking at a value must change no mask."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+from pushdown_kit import mixed_vocabulary
+
+from plait.constrained.lexicon import Lexicon
+from plait.constrained.pushdown.machine import build
+from plait.constrained.pushdown.matcher import PushdownConstraint
+from plait.constrained.pushdown.rules import Indifferent, Rules
+from plait.constrained.schema.compile import compile_schema
+from plait.constrained.schema.options import SchemaOptions
+from plait.constrained.schema.reader import read
+
+
+class _AlwaysLook(dict[int, Indifferent]):
+    def __setitem__(self, key: int, value: Indifferent) -> None:
+        pass
+
+
+@cache
+def lexicon() -> Lexicon:
+    return Lexicon(mixed_vocabulary())
+
+
+def constraint(schema: Any, look: bool) -> PushdownConstraint:
+    rules, options, over = Rules(), SchemaOptions(whitespace="single"), lexicon()
+    if look:
+        rules.indifferent = _AlwaysLook()
+    start = compile_schema(read(schema, options=options), options, over.languages, rules)
+    return PushdownConstraint(build(rules, start, over.lexemes, over.vocabulary, over.masks, f"{schema}{look}"))
+
+
+@pytest.mark.parametrize(
+    ("items", "text"),
+    [
+        ({"type": "string"}, '["a","ab", "é","","a1"]'),
+        ({"type": "string", "maxLength": 2}, '["a","ab","b"]'),
+        ({"type": "string", "pattern": "^(a|a[0-9]+|b*)$"}, '["a","a1","b", ""]'),
+        ({"type": "string", "enum": ["a", "ab", "b"]}, '["a","b"]'),
+        ({"type": "integer"}, "[1,12, 0,2]"),
+        ({"type": "integer", "minimum": 0, "maximum": 200}, "[1,12,2]"),
+        ({"type": ["number", "string", "null"]}, '[1,"1",1.5,"a"]'),
+        ({}, '[1,[1],"a",["a"],[],{"a":1}]'),
+        ({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}, '[{"a":1},{"a":12}]'),
+        ({"type": "object", "properties": {"a": {"enum": ["a", "ab"]}}, "additionalProperties": False}, '[{"a":"a"}]'),
+        ({"type": "array", "items": {"type": "string"}, "uniqueItems": True}, '[["a","ab"],["a"]]'),
+        ({"anyOf": [{"type": "string"}, {"const": {"a": 1}}]}, '["a",{"a":1},"ab"]'),
+    ],
+)
+def test_masks_are_those_of_looking_at_every_value(items: Any, text: str) -> None:
+    schema = {"type": "object", "properties": {"x": {"items": items, "type": "array", "uniqueItems": True}}}
+    quick, exact = constraint(schema, False).matcher(), constraint(schema, True).matcher()
+    for value in b'{"x":' + text.encode() + b"}":
+        ours, theirs = quick.mask(), exact.mask()
+        assert ours.tolist() == theirs.tolist()
+        data = bytes((value,))
+        assert quick.advance_bytes(data) and exact.advance_bytes(data)
+    assert quick.accepting
+
+
+def test_a_free_string_needs_no_look() -> None:
+    schema = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
+    made = constraint(schema, False)
+    matcher = made.matcher()
+    assert matcher.advance_bytes(b'["a","')
+    before = len(made.machine.rules)
+    for value in b"some longer text":
+        matcher.mask()
+        assert matcher.advance_bytes(bytes((value,)))
+    assert len(made.machine.rules) == before
