@@ -15,6 +15,7 @@ file. The suite's ``remotes`` come from jsts_cases.json.gz: ``$PLAIT_JSTS_CASES`
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import os
@@ -26,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plait.constrained.compiler import build
+from plait.constrained.compiler import build, warm
 from plait.constrained.interface import Constraint, Matcher
 from plait.constrained.lexicon import lexicon_of
 from plait.constrained.vocabulary import Vocabulary
@@ -87,7 +88,12 @@ class PlaitEngine:
             encode=lambda data: tok.encode(data.decode()),
         )
         loader.load()  # builds the native code if the sources are new: not a part of the first row's time
-        lexicon_of(self.vocabulary)  # what all its constraints share, made once as when a model is loaded
+        # what the core does once, when it has loaded a model (runtime/core/process.py)
+        lexicon_of(self.vocabulary)
+        warm()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(5_000, 20, 200)
         data = _option("--data")
         self.documents = _remotes(data)
         found = re.search(r"jsts_(\d+)", data.name) if data else None
