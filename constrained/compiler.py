@@ -103,10 +103,14 @@ def load(payload: bytes, vocabulary: Vocabulary, key: str, lexicon: Lexicon | No
         from . import backends
 
         return backends.load(data.backend, _data(data.kind, data.source), vocabulary, key)
+    lexicon = lexicon or lexicon_of(vocabulary)
+    lexicon.languages.trusting = True
     try:
         return build(_data(data.kind, data.source), vocabulary, key, lexicon)
     except ConstraintError as error:  # the child could: it has every byte
         raise ConstraintError(f"this model's vocabulary cannot write it: {error}") from error
+    finally:
+        lexicon.languages.trusting = False
 
 
 def build(

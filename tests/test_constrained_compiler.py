@@ -34,6 +34,8 @@ from plait.constrained.compiler_child import (
     write_frame,
 )
 from plait.constrained.interface import ConstraintError
+from plait.constrained.lexicon import lexicon_of
+from plait.constrained.regular import python_syntax
 from plait.constrained.vocabulary import Vocabulary
 
 VOCABULARY = Vocabulary([bytes([b]) for b in range(256)], size=256, encode=list)
@@ -247,3 +249,18 @@ def test_a_stop_regex_that_cannot_be_searched_for_is_refused(pattern: str) -> No
 @pytest.mark.parametrize("pattern", ["a", r"[$^]", r"[\b]", r"\^\$", "[]^]", r"\\b", "(?:a)(?P<x>b)(?i:c)", r"\d+\n"])
 def test_other_stop_regexes_are_taken(pattern: str) -> None:
     check_stop_regex(pattern)
+
+
+def test_what_the_child_checked_is_not_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's ``re`` takes a second for 10,000 alternatives, in one go: the core would stand still."""
+    payloads = [
+        compile_spec("regex", "one|two{2}"),
+        compile_spec("spec", json.dumps({"grammar": "start: /a+b/ X\nX: /x{2}/", "syntax": "lark"})),
+    ]
+    monkeypatch.setattr(python_syntax, "check", lambda pattern: pytest.fail(f"{pattern!r} is checked again"))
+    vocabulary = Vocabulary([bytes([b]) for b in range(256)], size=256, encode=list)
+    for payload in payloads:
+        load(payload, vocabulary, "k").matcher().mask()
+    monkeypatch.undo()
+    with pytest.raises(ConstraintError):  # it is for that load alone
+        lexicon_of(vocabulary).languages.regex("(")

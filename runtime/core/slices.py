@@ -28,6 +28,8 @@ T = TypeVar("T")
 _PACKAGE = Path(__file__).resolve().parents[2]
 _OURS: tuple[str, ...] = (str(_PACKAGE / "constrained"), str(_PACKAGE / "runtime" / "core"))
 _ROOT = "Sliced._main"
+#: between two looks at whether others' code is left at last
+_PATIENCE_S = 0.0002
 
 
 class _Cancelled(BaseException):
@@ -89,9 +91,14 @@ class Sliced(Generic[T]):
             self._paused.release()
 
     def _tick(self, frame: FrameType, event: str, argument: object) -> None:
-        if self._until is None or event != "call" or time.monotonic() < self._until:
+        if self._until is None or event != "call":
             return
-        if _may_pause(frame):
+        now = time.monotonic()
+        if now < self._until:
+            return
+        if not _may_pause(frame):
+            self._until = now + _PATIENCE_S  # asking at each call would make a long one longer still
+        else:
             self._paused.release()
             self._go.acquire()
             if self._cancelled:
