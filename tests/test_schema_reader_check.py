@@ -104,6 +104,7 @@ def test_any_json_is_judged_and_never_raises(schema: Any) -> None:
 
 
 NOTES: list[tuple[Any, str]] = [
+    ({"name": "x", "schema": {}}, r"'schema' at #: is not a keyword and asserts nothing; if it holds the schema"),
     ({"minLenght": 1}, r"'minLenght' at #: is not a keyword and asserts nothing; did you mean 'minLength'\?"),
     ({"extends": {}}, "is draft 3 and not asserted; write allOf"),
     ({"$schema": "http://json-schema.org/draft-04/schema#", "const": 1}, "a keyword since draft 6, an annotation in 4"),

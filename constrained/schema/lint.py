@@ -93,6 +93,10 @@ def _idle(node: Node, raw: dict[str, Any], keyword: str) -> Iterator[Problem]:
         yield Problem(keyword, node.pointer, f"speaks of {of}s, which type does not allow")
 
 
+#: where others keep a schema: OpenAI's response_format, its tools
+_WRAPPERS = ("schema", "json_schema", "parameters")
+
+
 def _unknown(keyword: str, pointer: str, draft: str, at: Resource) -> Iterator[Problem]:
     since = _since().get(keyword)
     if keyword in _DRAFT_3:
@@ -102,6 +106,8 @@ def _unknown(keyword: str, pointer: str, draft: str, at: Resource) -> Iterator[P
         yield Problem(keyword, pointer, f"is a keyword since draft {newer}, an annotation in {draft}; change $schema")
     elif since is not None:
         yield Problem(keyword, pointer, "is switched off by the vocabularies of the metaschema")
+    elif keyword in _WRAPPERS:
+        yield Problem(keyword, pointer, "is not a keyword and asserts nothing; if it holds the schema, give that alone")
     else:
         close = difflib.get_close_matches(keyword, [*_since(), "$defs"], 1, 0.85)
         if close:
