@@ -6,8 +6,9 @@ mask    time per sampled token with a schema's mask and without, for the same id
         drawn again without one (the sampler's work is done, its answer replaced). The core in this process, no
         jump-forward, batch 1 and 8; medians of alternating repeats.
 jump    forward passes of a JSON gen with fixed keys, with jump-forward and for the same ids without.
-finish  50 schemas of the cases (seeded; maxLength 200 and maxItems 5 where they bound nothing) x 4 prompts, temperature
-        1, max_tokens 2048, through Runtime: how many end by themselves, and whether those validate. Needs --cases
+finish  50 schemas of the cases (seeded; maxLength 200 and maxItems 5 wherever a string, a key or an array may come that
+        nothing bounds, in undeclared and untyped values too) x 4 prompts that show one instance, temperature 1,
+        max_tokens 2048, through Runtime: how many end by themselves, and whether those validate. Needs --cases
         (maskbench_open.jsonl.gz and tool_schemas_open.jsonl.gz, not part of this repository) and jsonschema.
 """
 
@@ -63,11 +64,15 @@ INVOICE: dict[str, Any] = {
 INVOICE["required"] = list(INVOICE["properties"])
 PROMPT = "The invoice of Kari Nordmann, Storgata 1, 01550 Norway, number A-1042, over 129.50 NOK, as JSON:\n"
 TASKS = (
-    "Schema: {schema}\nGive an example of a JSON value for this schema.\nJSON:\n",
-    "Schema: {schema}\nYou are a function that answers with JSON of this schema.\nAnswer:",
-    "Schema: {schema}\nFill in realistic data.\n\n",
-    "Write one compact JSON document.\n\n",
+    "Schema: {schema}\nExample: {example}\nAnother example: ",
+    "JSON documents, one per line, all of the schema {schema}\n{example}\n{example}\n",
+    "Input: {example}\nOutput as compact JSON: ",
+    "Schema: {schema}\nJSON: {example}\nJSON: ",
 )
+#: characters of the schema and of the instance in a prompt
+SHOWN_SCHEMA, SHOWN_EXAMPLE = 800, 600
+#: where the schema of a value that nothing else speaks of stands
+_FREE = {"$ref": "#/$defs/free_value"}
 
 
 class WithoutJumps:
@@ -201,33 +206,66 @@ def jumps_saved(bench: Bench) -> None:
 
 
 def bounded(schema: Any) -> Any:
-    """``schema`` with maxLength 200 and maxItems 5 wherever a string or an array may come and is not bounded."""
-    if isinstance(schema, list):
-        return [bounded(item) for item in schema]
+    """``schema`` with maxLength 200 and maxItems 5 wherever a string, a key or an array may come and is not bounded."""
+    made = _bounded(schema)
+    free = {"maxLength": 200, "maxItems": 5, "items": _FREE, "additionalProperties": _FREE}
+    free["propertyNames"] = {"maxLength": 200}
+    made["$defs"] = made.get("$defs", {}) | {"free_value": free}
+    return made
+
+
+def _bounded(schema: Any) -> Any:
+    if schema is True or schema == {}:
+        return _FREE
     if not isinstance(schema, dict):
         return schema
     made: dict[str, Any] = {}
     for name, value in schema.items():
-        if name in ("enum", "const", "default", "examples", "required"):
-            made[name] = value
-        elif name in ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas") and isinstance(
-            value, dict
-        ):
-            made[name] = {key: bounded(inner) for key, inner in value.items()}
+        if name in _SCHEMAS_BY_NAME and isinstance(value, dict):
+            made[name] = {key: _bounded(inner) for key, inner in value.items()}
+        elif name in _SCHEMAS and isinstance(value, list):
+            made[name] = [_bounded(inner) for inner in value]
+        elif name in _SCHEMAS:
+            made[name] = _bounded(value)
         else:
-            made[name] = bounded(value)
-    types = made.get("type", [])
-    types = types if isinstance(types, list) else [types]
-    if "string" in types and not made.keys() & {"maxLength", "enum", "const"}:
-        made["maxLength"] = max(200, made.get("minLength", 0))
-    if "array" in types and not made.keys() & {"maxItems", "enum", "const"}:
-        made["maxItems"] = max(5, made.get("minItems", 0))
+            made[name] = value
+    if made.keys() & {"enum", "const"} or (
+        made.keys() & {"$ref", "allOf", "anyOf", "oneOf", "not", "if"}
+        and not made.keys() & {"type", "properties", "items"}
+    ):
+        return made
+    types = made.get("type")
+    allowed = [types] if isinstance(types, str) else types
+    if allowed is None or "string" in allowed:
+        made.setdefault("maxLength", max(200, made.get("minLength", 0)))
+    if allowed is None or "array" in allowed:
+        made.setdefault("maxItems", max(5, made.get("minItems", 0)))
+        made.setdefault("items", _FREE)
+    combined = made.keys() & {"allOf", "anyOf", "oneOf", "unevaluatedProperties"}
+    if (allowed is None or "object" in allowed) and "additionalProperties" not in made and not combined:
+        made["additionalProperties"] = _FREE
+        made.setdefault("propertyNames", {"maxLength": 200})
     return made
 
 
-def chosen(cases: Path, count: int, seed: int) -> list[tuple[str, Any]]:
-    """(id, schema): a seeded list, half real-world schemas, half function calls; all of them compile."""
-    made: list[tuple[str, Any]] = []
+_SCHEMAS_BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_SCHEMAS = (
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "prefixItems",
+    "items",
+    "additionalProperties",
+    "additionalItems",
+    "then",
+    "else",
+)
+
+
+def chosen(cases: Path, count: int, seed: int) -> list[tuple[str, Any, str]]:
+    """(id, schema, an instance as compact JSON): a seeded list, half real-world schemas, half function calls; all of
+    them compile."""
+    made: list[tuple[str, Any, str]] = []
     for name in ("maskbench_open.jsonl.gz", "tool_schemas_open.jsonl.gz"):
         lines = gzip.decompress((cases / name).read_bytes()).decode().splitlines()
         draw = random.Random(seed)
@@ -241,7 +279,8 @@ def chosen(cases: Path, count: int, seed: int) -> list[tuple[str, Any]]:
             except ValueError as error:
                 print(f"    refused: {row['id']}: {error}")
                 continue
-            made.append((row["id"], schema))
+            valid = next((test["data"] for test in row["tests"] if test["valid"]), {})
+            made.append((row["id"], schema, json.dumps(valid, separators=(",", ":"), ensure_ascii=False)))
             found += 1
             if found == count // 2:
                 break
@@ -260,8 +299,12 @@ def finishes(model: str | None, mode: str, cases: Path, count: int, seed: int, m
 
     schemas = chosen(cases, count, seed)
     items = [
-        {"prompt": task.format(schema=json.dumps(schema)[:1000]), "schema": schema, "seed": 4 * place + number}
-        for place, (_, schema) in enumerate(schemas)
+        {
+            "prompt": task.format(schema=json.dumps(schema)[:SHOWN_SCHEMA], example=example[:SHOWN_EXAMPLE]),
+            "schema": schema,
+            "seed": 4 * place + number,
+        }
+        for place, (_, schema, example) in enumerate(schemas)
         for number, task in enumerate(TASKS)
     ]
     began = time.perf_counter()
