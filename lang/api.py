@@ -45,6 +45,7 @@ def gen(
     syntax: str | None = None,
     start: str | None = None,
     any_order: bool | None = None,
+    undeclared: bool | None = None,
     whitespace: str | int | None = None,
     strict: bool | None = None,
     format: str | None = None,
@@ -59,8 +60,8 @@ def gen(
     - ``regex`` (Python syntax, full match), ``grammar`` (GBNF, EBNF, Lark: ``syntax``, ``start``), ``constraint`` (put
       together with :mod:`plait.constraints`): the text;
     - ``json_schema`` (a dict, or its JSON text): the parsed JSON; ``schema`` (a Pydantic model, TypedDict, dataclass,
-      Enum, Literal, list of them, ...): a value of that type. ``any_order``, ``whitespace``, ``strict``, ``format``
-      and ``documents`` say how the schema is read and the JSON laid out;
+      Enum, Literal, list of them, ...): a value of that type. ``any_order``, ``undeclared``, ``whitespace``,
+      ``strict``, ``format`` and ``documents`` say how the schema is read and the JSON laid out;
     - ``dtype`` (int, float, str, bool: a fixed regex): a value of that type. ``choices`` makes it a :func:`select`.
 
     Raises InvalidValue, InvalidConstraint or TypeError here, at the call, naming the field.
@@ -69,7 +70,13 @@ def gen(
     given: dict[str, Any] = dict(options)
     if max_tokens is not None:
         given["max_tokens"] = max_tokens
-    layout = {"any_order": any_order, "whitespace": whitespace, "strict": strict, "format": format}
+    layout = {
+        "any_order": any_order,
+        "undeclared": undeclared,
+        "whitespace": whitespace,
+        "strict": strict,
+        "format": format,
+    }
     kinds = {"regex": regex, "json_schema": json_schema, "schema": schema, "grammar": grammar, "constraint": constraint}
     if choices is not None:
         rest = {**kinds, "dtype": dtype, "syntax": syntax, "start": start, **layout, "documents": documents}

@@ -137,13 +137,14 @@ def json(
     schema: Any = True,
     *,
     any_order: bool | None = None,
+    undeclared: bool | None = None,
     whitespace: str | int | None = None,
     strict: bool | None = None,
     format: str | None = None,
     documents: Mapping[str, Any] | None = None,
 ) -> Constraint:
     """A JSON value: any (no argument), one of a JSON Schema (dict or JSON text), or one of a type."""
-    options = json_options(any_order, whitespace, strict, format)
+    options = json_options(any_order, undeclared, whitespace, strict, format)
     if not isinstance(schema, str | Mapping | bool):
         schema = read_type(schema).schema
     return Constraint(schema_data(schema, options, documents))
@@ -189,10 +190,12 @@ def checked_regex(pattern: object, field: str = "regex") -> str:
     return pattern
 
 
-def json_options(any_order: object, whitespace: object, strict: object, format: object) -> dict[str, Any]:
+def json_options(
+    any_order: object, undeclared: object, whitespace: object, strict: object, format: object
+) -> dict[str, Any]:
     """Those that were given. Raises InvalidValue."""
     found: dict[str, Any] = {}
-    for name, value in (("any_order", any_order), ("strict", strict)):
+    for name, value in (("any_order", any_order), ("undeclared", undeclared), ("strict", strict)):
         if value is not None:
             if not isinstance(value, bool):
                 raise InvalidValue(f"{name} must be True or False, not {value!r}", name)

@@ -479,3 +479,22 @@ def test_strict_or_not() -> None:
     relaxed = Written(schema, strict=False)
     assert relaxed.writes([1, 2])
     assert [problem.keyword for problem in relaxed.options.relaxed] == ["uniqueItems"]
+
+
+def test_undeclared_keys_may_be_left_out() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "free": {"type": "object"}},
+        "required": ["a"],
+    }
+    assert Written(schema).writes({"a": 1, "b": 2})
+    closed = Written(schema, undeclared=False)
+    assert closed.writes({"a": 1}) and closed.writes({"a": 1, "free": {"b": 2}})
+    assert not closed.writes({"a": 1, "b": 2})
+    assert Written({**schema, "additionalProperties": True}, undeclared=False).writes({"a": 1, "b": 2})
+    patterns = Written({**schema, "patternProperties": {"^x": {"type": "null"}}}, undeclared=False)
+    assert patterns.writes({"a": 1, "xy": None}) and not patterns.writes({"a": 1, "y": None})
+    merged = Written({"allOf": [schema, {"properties": {"c": {"type": "null"}}}]}, undeclared=False)
+    assert merged.writes({"a": 1, "c": None}) and not merged.writes({"a": 1, "d": None})
+    with pytest.raises(ConstraintError):
+        Written({**schema, "minProperties": 3}, undeclared=False)

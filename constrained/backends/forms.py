@@ -85,7 +85,7 @@ def _schema(spec: Mapping[str, Any]) -> Schema:
     whitespace = options.pop("whitespace", "compact")
     strict = options.pop("strict", True)
     draft = options.pop("draft", None)
-    for name, default in (("format", "assert"), ("any_order", False)):
+    for name, default in (("format", "assert"), ("any_order", False), ("undeclared", True)):
         if options.pop(name, default) != default:
             raise ConstraintError(f"the option {name} cannot be changed there")
     if options:

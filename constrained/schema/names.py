@@ -100,7 +100,7 @@ class Names:
     def _find_cells(self) -> Iterator[Cell]:
         compiler = self._compiler
         sources = self._sources()
-        if not sources and self._undeclared(()).known is False:
+        if not sources and (self._undeclared(()).known is False or self._unwanted(())):
             return
         cuts = [(source, self._pattern(source)) for source in sources]
         for at, violation in enumerate(self._violations):
@@ -109,8 +109,16 @@ class Names:
         space = KeySpace(compiler.languages, self._tracked, [compiler.string_of(literal) for literal in self._within])
         for keys, matched in space.cells(cuts):
             goal = self._undeclared(matched)
-            if goal.known is not False:
+            if goal.known is not False and not self._unwanted(matched):
                 yield Cell(keys, goal, matched)
+
+    def _unwanted(self, matched: tuple[str, ...]) -> bool:
+        """Whether the options leave out keys like these: others are declared, and no schema speaks of these."""
+        return (
+            not self._compiler.options.undeclared
+            and any(rule.named for rule in self._rules)
+            and not any(rule.schemas(None, matched) for rule in self._rules)
+        )
 
     def _undeclared(self, matched: tuple[str, ...]) -> Goal:
         return self._compiler.goals.goal([one for rule in self._rules for one in rule.literals(None, matched)])

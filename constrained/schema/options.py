@@ -24,6 +24,8 @@ class SchemaOptions:
         an annotation everywhere (a metaschema with the format-assertion vocabulary still asserts).
     strict: refuse what cannot be kept exactly. False: drop that assertion and report it in :attr:`relaxed`.
     any_order: keys may come in any order; else in the order in which ``properties`` declares them, others after them.
+    undeclared: False: beside declared keys none are written that no keyword speaks of, as if ``additionalProperties``
+        were false there. Models that are sampled hot go on for long in such keys, and few readers want them.
     whitespace: "compact": none; "single": at most one optional space after ``:`` and ``,``; "spaced": exactly one;
         an int: newline and that many spaces of indentation per level.
     openapi: read OpenAPI 3.0's ``nullable: true`` beside ``type`` as "or null". Else it is an annotation, which never
@@ -34,6 +36,7 @@ class SchemaOptions:
     format: Literal["assert", "annotate"] = "assert"
     strict: bool = True
     any_order: bool = False
+    undeclared: bool = True
     whitespace: str | int = "compact"
     openapi: bool = False
     #: levels of schema inside schema, at most
@@ -56,7 +59,7 @@ class SchemaOptions:
             raise ConstraintError(
                 f"whitespace={space!r}: write 'single', 'compact', 'spaced' or 0 to {MAX_INDENT} spaces of indentation"
             )
-        for name in ("strict", "any_order", "openapi"):
+        for name in ("strict", "any_order", "undeclared", "openapi"):
             if not isinstance(getattr(self, name), bool):
                 raise ConstraintError(f"{name}={getattr(self, name)!r}: write true or false")
 
