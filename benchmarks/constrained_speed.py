@@ -8,7 +8,8 @@ mask    time per sampled token with a schema's mask and without, for the same id
 jump    forward passes of a JSON gen with fixed keys, with jump-forward and for the same ids without.
 finish  50 schemas of the cases (seeded; maxLength 200 and maxItems 5 wherever a string, a key or an array may come that
         nothing bounds, in undeclared and untyped values too) x 4 prompts that show one instance, temperature 1,
-        max_tokens 2048, through Runtime: how many end by themselves, and whether those validate. Needs --cases
+        max_tokens 2048, through Runtime: how many end by themselves, and whether those validate; once as the schemas
+        are, once with undeclared=False (no keys beside declared ones). Needs --cases
         (maskbench_open.jsonl.gz and tool_schemas_open.jsonl.gz, not part of this repository) and jsonschema.
 """
 
@@ -205,16 +206,17 @@ def jumps_saved(bench: Bench) -> None:
 # ---------------------------------------------------------------- do outputs end and validate
 
 
-def bounded(schema: Any) -> Any:
-    """``schema`` with maxLength 200 and maxItems 5 wherever a string, a key or an array may come and is not bounded."""
-    made = _bounded(schema)
+def bounded(schema: Any, undeclared: bool) -> Any:
+    """``schema`` with maxLength 200 and maxItems 5 wherever a string, a key or an array may come and is not bounded.
+    ``undeclared``: keys beside declared ones may come, and are bounded too."""
+    made = _bounded(schema, undeclared)
     free = {"maxLength": 200, "maxItems": 5, "items": _FREE, "additionalProperties": _FREE}
     free["propertyNames"] = {"maxLength": 200}
     made["$defs"] = made.get("$defs", {}) | {"free_value": free}
     return made
 
 
-def _bounded(schema: Any) -> Any:
+def _bounded(schema: Any, undeclared: bool) -> Any:
     if schema is True or schema == {}:
         return _FREE
     if not isinstance(schema, dict):
@@ -222,11 +224,11 @@ def _bounded(schema: Any) -> Any:
     made: dict[str, Any] = {}
     for name, value in schema.items():
         if name in _SCHEMAS_BY_NAME and isinstance(value, dict):
-            made[name] = {key: _bounded(inner) for key, inner in value.items()}
+            made[name] = {key: _bounded(inner, undeclared) for key, inner in value.items()}
         elif name in _SCHEMAS and isinstance(value, list):
-            made[name] = [_bounded(inner) for inner in value]
+            made[name] = [_bounded(inner, undeclared) for inner in value]
         elif name in _SCHEMAS:
-            made[name] = _bounded(value)
+            made[name] = _bounded(value, undeclared)
         else:
             made[name] = value
     if made.keys() & {"enum", "const"} or (
@@ -242,7 +244,12 @@ def _bounded(schema: Any) -> Any:
         made.setdefault("maxItems", max(5, made.get("minItems", 0)))
         made.setdefault("items", _FREE)
     combined = made.keys() & {"allOf", "anyOf", "oneOf", "unevaluatedProperties"}
-    if (allowed is None or "object" in allowed) and "additionalProperties" not in made and not combined:
+    if (
+        (allowed is None or "object" in allowed)
+        and "additionalProperties" not in made
+        and not combined
+        and (undeclared or not made.get("properties"))
+    ):
         made["additionalProperties"] = _FREE
         made.setdefault("propertyNames", {"maxLength": 200})
     return made
@@ -262,7 +269,7 @@ _SCHEMAS = (
 )
 
 
-def chosen(cases: Path, count: int, seed: int) -> list[tuple[str, Any, str]]:
+def chosen(cases: Path, count: int, seed: int, undeclared: bool) -> list[tuple[str, Any, str]]:
     """(id, schema, an instance as compact JSON): a seeded list, half real-world schemas, half function calls; all of
     them compile."""
     made: list[tuple[str, Any, str]] = []
@@ -273,7 +280,7 @@ def chosen(cases: Path, count: int, seed: int) -> list[tuple[str, Any, str]]:
         found = 0
         for line in lines:
             row = json.loads(line)
-            schema = bounded(row["schema"])
+            schema = bounded(row["schema"], undeclared)
             try:
                 compile_spec("spec", json.dumps({"json_schema": schema}))
             except ValueError as error:
@@ -287,7 +294,9 @@ def chosen(cases: Path, count: int, seed: int) -> list[tuple[str, Any, str]]:
     return made
 
 
-def finishes(model: str | None, mode: str, cases: Path, count: int, seed: int, max_tokens: int) -> None:
+def finishes(
+    model: str | None, mode: str, cases: Path, count: int, seed: int, max_tokens: int, undeclared: bool
+) -> None:
     import jsonschema
 
     import plait
@@ -295,9 +304,9 @@ def finishes(model: str | None, mode: str, cases: Path, count: int, seed: int, m
     @plait.function
     def program(s: Any, prompt: str, schema: Any, seed: int) -> None:
         s += prompt
-        s += plait.gen("value", json_schema=schema, temperature=1.0, max_tokens=max_tokens, seed=seed)
+        s += plait.gen("value", max_tokens, json_schema=schema, undeclared=undeclared, temperature=1.0, seed=seed)
 
-    schemas = chosen(cases, count, seed)
+    schemas = chosen(cases, count, seed, undeclared)
     items = [
         {
             "prompt": task.format(schema=json.dumps(schema)[:SHOWN_SCHEMA], example=example[:SHOWN_EXAMPLE]),
@@ -335,7 +344,8 @@ def finishes(model: str | None, mode: str, cases: Path, count: int, seed: int, m
             except (ValueError, jsonschema.ValidationError) as error:
                 wrong.append(f"{name}: {str(error)[:200]}: {result.text[:200]!r}")
     total, ended, seconds = len(items), reasons["stop"], time.perf_counter() - began
-    print(f"finish: {total} outputs, {100 * ended / total:.1f} % end by themselves (>= 95 %); {dict(reasons)}")
+    print(f"finish, undeclared={undeclared}: {total} outputs, {100 * ended / total:.1f} % end by themselves (>= 95 %)")
+    print(f"finish: {dict(reasons)}")
     print(f"finish: {len(wrong)} of these do not validate (0)")
     print(f"finish: {partial} of the {reasons['length']} that were cut have a partial value")
     print(f"finish: {sampled} tokens sampled, {forced} forced, {seconds:.0f} s")
@@ -364,7 +374,10 @@ def main() -> None:
     if "finish" in sections:
         if given.cases is None:
             parser.error("finish needs --cases")
-        finishes(given.model, given.mode, given.cases, given.schemas, given.seed, given.max_tokens)
+        for undeclared in (True, False):
+            finishes(
+                given.model, given.mode, given.cases, given.schemas, given.seed, given.max_tokens, undeclared=undeclared
+            )
 
 
 if __name__ == "__main__":
