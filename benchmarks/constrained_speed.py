@@ -229,7 +229,7 @@ def _bounded(schema: Any, undeclared: bool) -> Any:
             made[name] = [_bounded(inner, undeclared) for inner in value]
         elif name in _SCHEMAS:
             made[name] = _bounded(value, undeclared)
-        else:
+        elif name not in ("$id", "id"):  # or _FREE would point into another resource
             made[name] = value
     if made.keys() & {"enum", "const"} or (
         made.keys() & {"$ref", "allOf", "anyOf", "oneOf", "not", "if"}
