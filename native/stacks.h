@@ -2,8 +2,9 @@
 //
 //     stack node   (item, rest), hash-consed; node 0 is the empty stack. Items: a nonterminal, a lexeme state, a literal
 //                  from one of its bytes on.
-//     join         a node that stands for a set of stacks. Stacks with the same top become one, on the join of their
-//                  rests, so that recursive alternatives with a common beginning do not double the stacks at each level.
+//     join         a node that stands for a set of stacks. No two of them have the same top: those are one, on the join
+//                  of their rests, and so on down. So a join has at most as many stacks as the rules have items, and
+//                  recursive alternatives with a common beginning do not double the stacks at each level.
 //     configuration  hash-consed set of stacks whose top reads a byte (literals first, by byte; then lexemes), and
 //                    whether the empty stack is among them. A stack whose top is a dependent nonterminal stays as it is;
 //                    `plain` gives the set with those expanded to all that they could be.
@@ -153,37 +154,45 @@ class Stacks {
         return found;
     }
 
+    // A node as Python reads it: its kind; a nonterminal, a lexeme state, or how many bytes are left of a literal; the node
+    // below it, or for a join the stacks that it stands for.
+    std::vector<int32_t> look(int32_t node) const {
+        const Node &at = nodes[node];
+        std::vector<int32_t> found{static_cast<int32_t>(at.kind), at.a};
+        if (at.kind == JOIN) found.insert(found.end(), joined.begin() + at.a, joined.begin() + at.a + at.b);
+        else found.push_back(at.rest);
+        if (at.kind == LITERAL) found[1] = static_cast<int32_t>(literal_first[at.a + 1] - literal_first[at.a]) - at.b;
+        return found;
+    }
+
     // The configuration of some stacks: their tops expanded until each reads a byte. NEED or LIMIT where that fails.
     int32_t close(const int32_t *tops, size_t count, bool expand_dependents) {
         bool single = count == 1 && !expand_dependents;
         int32_t only = single ? tops[0] : 0;
-        if (single && alone[only] >= 0) return alone[only];
-        work.assign(tops, tops + count);
-        keys.clear();
-        stamp++;
+        if (single && alone[only] != NEED) return alone[only];
+        opening.assign(tops, tops + count);
+        settled.clear();
         int32_t found = finish(false, expand_dependents);
-        if (single && found >= 0) alone[only] = found;
+        if (single && found >= DEAD) alone[only] = found;
         return found;
     }
 
     // `config` with each dependent top replaced: by the nonterminal `instead[i]` where it is `asked[i]`; -1: taken out.
     int32_t resolve(int32_t config, const int32_t *asked, const int32_t *instead, int32_t count) {
         Config at = configs[config];
-        std::vector<int32_t> tops;
+        opening.clear();
         for (int32_t i = at.literals + at.lexemes; i < at.count(); i++) {
             Node top = nodes[members[at.first + i]];
             for (int32_t j = 0; j < count; j++) {
                 if (asked[j] != top.a || instead[j] < 0) continue;
                 int32_t node = push(NONTERMINAL, instead[j], 0, top.rest);
                 if (node < 0) return node;
-                tops.push_back(node);
+                opening.push_back(node);
             }
         }
         // what stays is expanded already: a lexeme that may end here must not bring its dependent rest in again
-        work = std::move(tops);
-        keys.clear();
-        stamp++;
-        for (int32_t i = 0; i < at.literals + at.lexemes; i++) keys.push_back(key(members[at.first + i]));
+        settled.clear();
+        for (int32_t i = 0; i < at.literals + at.lexemes; i++) settled.push_back(key(members[at.first + i]));
         return finish(at.accepting, false);
     }
 
@@ -255,7 +264,7 @@ class Stacks {
         return static_cast<int64_t>(nodes.size()) * (sizeof(Node) + 20) + static_cast<int64_t>(configs.size()) * (sizeof(Config) + 8) +
                static_cast<int64_t>(members.size()) * 4 + static_cast<int64_t>(joined.size()) * 12 + static_cast<int64_t>(text.size()) + static_cast<int64_t>(pool.size()) * 4;
     }
-    int64_t nbytes() const { return identity_bytes() + table_bytes; }
+    int64_t nbytes() const { return identity_bytes() + table_bytes + unions_kept; }
 
     // Transitions are forgotten once they take more than the limit; never in the middle of a call.
     void trim() {
@@ -272,6 +281,11 @@ class Stacks {
     std::vector<int32_t> members;
 
   private:
+    // Joins that may be made of others: so many, and so many more for each configuration. Past it stacks are joined as
+    // they are, which is right as well, and only larger.
+    static constexpr int64_t FIRST_UNIONS = 4096, EACH_UNIONS = 64;
+    static constexpr int64_t MOST_UNIONS = 16 << 20;  // bytes; past it all are worked out again
+
     std::vector<int32_t> produced, pool;  // nonterminal -> place in pool, -1 not known
     std::vector<uint8_t> is_dependent, text;
     std::vector<int64_t> literal_first;
@@ -281,8 +295,11 @@ class Stacks {
     std::vector<int32_t> node_slots, config_slots, work, targets;
     std::vector<int32_t> joined;  // the stacks of all joins, one join after another
     std::unordered_map<std::string, int32_t> join_of;  // the bytes of those stacks -> its node
-    std::vector<int32_t> found, waiting, rests, flat;  // scratch of finish and join
-    std::vector<uint64_t> keys;
+    std::unordered_map<std::string, int32_t> union_of;  // the bytes of stacks -> the join of all, once worked out
+    int64_t unions_made = 0, unions_kept = 0;           // how many were; bytes of those that are kept
+    std::vector<int32_t> opening, below, unknown;       // scratch of finish
+    std::vector<int32_t> found, waiting, rests;         // scratch of expanded and join
+    std::vector<uint64_t> keys, settled;
     uint32_t stamp = 0;
     int64_t table_bytes = 0;
 
@@ -313,10 +330,52 @@ class Stacks {
         return found->second;
     }
 
-    // Expands `work` into `keys` and gives the configuration of those.
+    // The configuration of `settled` and of what `opening` expands into. What comes to light when something ends that is
+    // opened here is expanded on its own first, once and for all: a text that may end at each of n levels would expand
+    // all of them again at every byte.
     int32_t finish(bool accepting, bool expand_dependents) {
+        below.clear();
+        while (true) {
+            if (!below.empty() && alone[below.back()] != NEED) {
+                below.pop_back();
+                continue;
+            }
+            unknown.clear();
+            int32_t found;
+            if (below.empty()) {
+                work.clear();
+                keys = settled;
+                if (opening.size() > 1)
+                    for (int32_t node : opening) ended(node, expand_dependents);
+                else
+                    work = opening;
+                found = unknown.empty() ? expanded(accepting, expand_dependents) : NEED;
+            } else {
+                work.assign(1, below.back());
+                keys.clear();
+                found = expanded(false, false);
+            }
+            if (found >= DEAD && below.empty()) return found;
+            if (found >= DEAD) alone[below.back()] = found;
+            else if (found != NEED || unknown.empty()) return found;
+            below.insert(below.end(), unknown.begin(), unknown.end());
+            if (static_cast<int64_t>(below.size()) > 64 * limits.depth) return limit(TOO_DEEP);
+        }
+    }
+
+    // `node` is what something stood on that has ended. To `unknown` if it must be expanded on its own first.
+    void ended(int32_t node, bool expand_dependents) {
+        const Node &top = nodes[node];
+        bool opens = top.kind == JOIN || (top.kind == NONTERMINAL && node != 0 && !dependent(top.a)) || (top.kind == LEXEME && lexemes->table->accept[top.a]);
+        (!opens || expand_dependents || alone[node] != NEED ? work : unknown).push_back(node);
+    }
+    bool dependent(int32_t nonterminal) const { return nonterminal < static_cast<int64_t>(produced.size()) && is_dependent[nonterminal]; }
+
+    // Expands `work` into `keys` and gives the configuration of those; NEED as well where something is `unknown`.
+    int32_t expanded(bool accepting, bool expand_dependents) {
         bool missing = false;
         int64_t visits = 0;
+        stamp++;
         found.clear();
         waiting.clear();
         while (true) {
@@ -333,13 +392,22 @@ class Stacks {
                 const Node &top = nodes[node];
                 if (top.kind == LITERAL) {
                     found.push_back(node);
+                } else if (alone[node] != NEED && !expand_dependents) {
+                    if (alone[node] == DEAD) continue;
+                    const Config &known = configs[alone[node]];
+                    accepting |= known.accepting;
+                    for (int64_t at = known.first; at < known.first + known.count(); at++) {
+                        if (mark[members[at]] == stamp && members[at] != node) continue;
+                        mark[members[at]] = stamp;
+                        found.push_back(members[at]);
+                    }
                 } else if (top.kind == LEXEME) {
                     uint8_t ends = lexemes->table->accept[top.a];
                     if (ends != 2) found.push_back(node);
-                    if (ends) work.push_back(top.rest);
+                    if (ends) ended(top.rest, expand_dependents);
                 } else if (top.kind == JOIN) {
                     work.insert(work.end(), joined.begin() + top.a, joined.begin() + top.a + top.b);
-                } else if (!expand_dependents && top.a < static_cast<int64_t>(produced.size()) && is_dependent[top.a]) {
+                } else if (!expand_dependents && dependent(top.a)) {
                     found.push_back(node);
                 } else if (top.a >= static_cast<int64_t>(produced.size()) || produced[top.a] < 0) {
                     needs->add(Needs::PRODUCTIONS, top.a);
@@ -365,25 +433,16 @@ class Stacks {
                 mark[node] = stamp;
                 top = nodes[node];
             }
-            if (!expand(top)) return LIMIT;
+            if (!expand(top, expand_dependents)) return LIMIT;
         }
-        if (missing) return NEED;
+        if (missing || !unknown.empty()) return NEED;
         if (found.size() > 1) {
-            std::sort(found.begin(), found.end(), [this](int32_t x, int32_t y) {
-                const Node &one = nodes[x], &other = nodes[y];
-                if (one.kind != other.kind) return one.kind < other.kind;
-                if (one.a != other.a) return one.a < other.a;
-                return one.b != other.b ? one.b < other.b : x < y;
-            });
+            std::sort(found.begin(), found.end(), [this](int32_t x, int32_t y) { return x != y && before(x, y); });
         }
         for (size_t first = 0, after; first < found.size(); first = after) {
             Node top = nodes[found[first]];
             rests.clear();
-            for (after = first; after < found.size(); after++) {
-                const Node &other = nodes[found[after]];
-                if (other.kind != top.kind || other.a != top.a || other.b != top.b) break;
-                rests.push_back(other.rest);
-            }
+            for (after = first; after < found.size() && same_top(found[first], found[after]); after++) rests.push_back(nodes[found[after]].rest);
             int32_t node = found[first];
             if (rests.size() > 1) {
                 int32_t rest = join();
@@ -399,38 +458,116 @@ class Stacks {
 
     // The node that stands for all of `rests`, of which there are at least two.
     int32_t join() {
-        flat.clear();
-        for (int32_t rest : rests) {
-            const Node &node = nodes[rest];
-            if (rest != 0 && node.kind == JOIN) flat.insert(flat.end(), joined.begin() + node.a, joined.begin() + node.a + node.b);
-            else flat.push_back(rest);
+        if (unions_kept > MOST_UNIONS) {
+            union_of.clear();
+            unions_kept = 0;
         }
-        std::sort(flat.begin(), flat.end());
-        flat.erase(std::unique(flat.begin(), flat.end()), flat.end());
-        auto [known, added] = join_of.try_emplace(std::string(reinterpret_cast<const char *>(flat.data()), flat.size() * 4), static_cast<int32_t>(nodes.size()));
+        std::sort(rests.begin(), rests.end());
+        rests.erase(std::unique(rests.begin(), rests.end()), rests.end());
+        if (rests.size() == 1) return rests[0];
+        auto known = union_of.find(bytes_of(rests));
+        return known != union_of.end() ? known->second : unite();
+    }
+
+    // The same where it is not known: of those with the same top, the rests are joined first.
+    int32_t unite() {
+        std::vector<std::vector<int32_t>> todo{rests};
+        std::vector<int32_t> stacks, below, made;
+        while (true) {
+            stacks.clear();
+            for (int32_t rest : todo.back()) {
+                const Node &node = nodes[rest];
+                if (rest != 0 && node.kind == JOIN) stacks.insert(stacks.end(), joined.begin() + node.a, joined.begin() + node.a + node.b);
+                else stacks.push_back(rest);
+            }
+            std::sort(stacks.begin(), stacks.end(), [this](int32_t x, int32_t y) { return x != y && before(x, y); });
+            stacks.erase(std::unique(stacks.begin(), stacks.end()), stacks.end());
+            made.clear();
+            size_t waiting_for = todo.size();
+            for (size_t first = 0, after; first < stacks.size(); first = after) {
+                Node top = nodes[stacks[first]];
+                below.clear();
+                for (after = first; after < stacks.size() && same_top(stacks[first], stacks[after]); after++) below.push_back(nodes[stacks[after]].rest);
+                int32_t node = stacks[first];
+                if (below.size() > 1) {
+                    std::sort(below.begin(), below.end());
+                    auto known = union_of.find(bytes_of(below));
+                    if (known == union_of.end()) todo.push_back(below);
+                    else if ((node = push(top.kind, top.a, top.b, known->second)) < 0) return node;
+                }
+                made.push_back(node);
+            }
+            if (size_t unknown = todo.size() - waiting_for) {
+                if (unions_made < FIRST_UNIONS + EACH_UNIONS * static_cast<int64_t>(configs.size())) {
+                    unions_made += static_cast<int64_t>(unknown);
+                    continue;
+                }
+                // stacks that have little in common: they stay side by side
+                todo.resize(1);
+                made.clear();
+                for (int32_t rest : todo[0]) {
+                    const Node &node = nodes[rest];
+                    if (rest != 0 && node.kind == JOIN) made.insert(made.end(), joined.begin() + node.a, joined.begin() + node.a + node.b);
+                    else made.push_back(rest);
+                }
+            }
+            int32_t node = stand_for(made);
+            if (node < 0) return node;
+            union_of[bytes_of(todo.back())] = node;
+            unions_kept += static_cast<int64_t>(todo.back().size()) * 4 + 60;
+            todo.pop_back();
+            if (todo.empty()) return node;
+        }
+    }
+
+    // The node of a join of exactly these.
+    int32_t stand_for(std::vector<int32_t> &stacks) {
+        std::sort(stacks.begin(), stacks.end());
+        stacks.erase(std::unique(stacks.begin(), stacks.end()), stacks.end());
+        if (stacks.size() == 1) return stacks[0];
+        auto [known, added] = join_of.try_emplace(bytes_of(stacks), static_cast<int32_t>(nodes.size()));
         if (!added) return known->second;
         if (identity_bytes() > limits.bytes) {
             join_of.erase(known);
             return limit(TOO_LARGE);
         }
         uint32_t depth = 0;
-        for (int32_t rest : flat) depth = std::max(depth, static_cast<uint32_t>(nodes[rest].depth));
-        nodes.push_back({static_cast<int32_t>(joined.size()), static_cast<int32_t>(flat.size()), 0, JOIN, depth});
-        joined.insert(joined.end(), flat.begin(), flat.end());
+        for (int32_t stack : stacks) depth = std::max(depth, static_cast<uint32_t>(nodes[stack].depth));
+        nodes.push_back({static_cast<int32_t>(joined.size()), static_cast<int32_t>(stacks.size()), 0, JOIN, depth});
+        joined.insert(joined.end(), stacks.begin(), stacks.end());
         node_hash.push_back(0);
         mark.push_back(0);
         alone.push_back(NEED);
         return known->second;
     }
 
-    bool expand(Node top) {
+    static std::string bytes_of(const std::vector<int32_t> &numbers) {
+        return std::string(reinterpret_cast<const char *>(numbers.data()), numbers.size() * sizeof(int32_t));
+    }
+
+    // By top, the empty stack first.
+    bool before(int32_t x, int32_t y) const {
+        if (x == 0 || y == 0) return x == 0;
+        const Node &one = nodes[x], &other = nodes[y];
+        if (one.kind != other.kind) return one.kind < other.kind;
+        if (one.a != other.a) return one.a < other.a;
+        return one.b != other.b ? one.b < other.b : x < y;
+    }
+    bool same_top(int32_t x, int32_t y) const {
+        if (x == y) return true;
+        const Node &one = nodes[x], &other = nodes[y];
+        return x != 0 && y != 0 && one.kind == other.kind && one.a == other.a && one.b == other.b;
+    }
+
+    bool expand(Node top, bool expand_dependents) {
         const int32_t *at = &pool[produced[top.a]];
         for (int32_t many = *at++; many > 0; many--) {
             int32_t length = *at++, rest = top.rest;
             for (int32_t i = length - 1; i >= 0; i--)
                 if ((rest = push(at[i] & 3, at[i] >> 2, 0, rest)) < 0) return false;
             at += length;
-            work.push_back(rest);
+            if (length) work.push_back(rest);
+            else ended(rest, expand_dependents);
         }
         return true;
     }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from pushdown_kit import AnyMachine
 
 from plait.constrained import spec
 from plait.constrained.grammar import parse
@@ -21,15 +22,24 @@ from plait.constrained.vocabulary import Vocabulary
 BYTES = Vocabulary([bytes((value,)) for value in range(256)], size=257, eos_ids=[256], encode=list)
 LEXICON = Lexicon(BYTES)
 LANGUAGES = LEXICON.languages
+Kind = TypeVar("Kind", bound=AnyMachine)
 
 
 def machine(rules: Rules, start: int) -> Machine:
-    return Machine(rules, start, LEXICON.lexemes, BYTES, MaskCache(), "test")
+    return machine_as(Machine, rules, start)
+
+
+def machine_as(kind: type[Kind], rules: Rules, start: int) -> Kind:
+    return kind(rules, start, LEXICON.lexemes, BYTES, MaskCache(), "test")
 
 
 def of_grammar(text: str, **options: Any) -> Machine:
+    return of_grammar_as(Machine, text, **options)
+
+
+def of_grammar_as(kind: type[Kind], text: str, **options: Any) -> Kind:
     rules = Rules()
-    return machine(rules, start_of(text, rules, **options))
+    return machine_as(kind, rules, start_of(text, rules, **options))
 
 
 def start_of(text: str, rules: Rules, **options: Any) -> int:
@@ -41,12 +51,12 @@ def of_spec(data: Any) -> Machine:
     return machine(rules, spec.build(data, LANGUAGES, rules))
 
 
-def of_tree(grammar: Grammar, start: str) -> Machine:
+def of_tree(kind: type[Kind], grammar: Grammar, start: str) -> Kind:
     rules = Rules()
-    return machine(rules, lower(grammar, start, LANGUAGES, rules))
+    return machine_as(kind, rules, lower(grammar, start, LANGUAGES, rules))
 
 
-def accepts(made: Machine, text: str) -> bool:
+def accepts(made: AnyMachine, text: str) -> bool:
     config = made.step(made.start, text.encode())
     return config >= 0 and made.accepting(config)
 
@@ -157,7 +167,7 @@ def shown(rule: Expression) -> str:
     return f"{shown(rule.body)}{{{rule.low},{'' if rule.high is None else rule.high}}}"
 
 
-def short_texts(made: Machine, longest: int) -> set[str]:
+def short_texts(made: AnyMachine, longest: int) -> set[str]:
     """What a machine accepts over a and b, up to a length; on the way, that no config is a dead end."""
     found = set()
     todo = [("", made.start)]

@@ -11,6 +11,7 @@ from grammar_kit import (
     LEXICON,
     accepts,
     of_grammar,
+    of_grammar_as,
     of_tree,
     random_grammar,
     short_texts,
@@ -23,6 +24,7 @@ from pushdown_kit import MACHINES, AnyMachine
 from plait.constrained import spec
 from plait.constrained.interface import ConstraintError
 from plait.constrained.masks import MaskCache
+from plait.constrained.pushdown import stacks as stacks_module
 from plait.constrained.pushdown.rules import Rules
 
 LONGEST = 5
@@ -32,14 +34,15 @@ def check(seed: int) -> None:
     grammar = random_grammar(random.Random(seed))
     expected = texts_of(grammar, "S", LONGEST)
     said = "; ".join(f"{name} ::= {shown(rule)}" for name, rule in grammar.rules.items())
-    try:
-        made = of_tree(grammar, "S")
-    except ConstraintError as error:
-        assert "produces no text" in str(error), (seed, said)
-        assert not expected, (seed, said)
-        return
-    found = short_texts(made, LONGEST)
-    assert found == expected, (seed, said, sorted(found ^ expected, key=len)[:5])
+    for kind in MACHINES:
+        try:
+            made = of_tree(kind, grammar, "S")
+        except ConstraintError as error:
+            assert "produces no text" in str(error), (seed, said)
+            assert not expected, (seed, said)
+            return
+        found = short_texts(made, LONGEST)
+        assert found == expected, (kind, seed, said, sorted(found ^ expected, key=len)[:5])
 
 
 @pytest.mark.parametrize("block", range(10))
@@ -88,6 +91,40 @@ def test_ambiguity_does_not_grow(rule: str, valid: list[str], invalid: list[str]
     for text in invalid:
         assert not accepts(made, text), text
     assert stacks(made) <= most
+
+
+AMBIGUOUS = [
+    ('root ::= root root root | root root | "a" root "b" | "a"', "a"),
+    ('root ::= b root | "a"\nb ::= root b | "a" | "b" | "a" "a"', "a"),
+    ('root ::= (a | b | c)*\na ::= "x" root "y" | "x"\nb ::= "x" root "z" | "xx"\nc ::= "x" root', "x"),
+    ('root ::= "i" root | "i" root "e" root | "x"', "iixe"),
+    ('root ::= "i" root | "i" root "e" root | "x"', "i"),
+    ('root ::= "a" root "a" | "a"', "a"),
+    ('root ::= "a" root "a" | "b" root "b" | "a" | "b" | ""', "ab"),
+    ('root ::= root "+" root | root "*" root | "(" root ")" | [0-9]+ | root "?" root ":" root', "(1+2*3?4:"),
+]
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+@pytest.mark.parametrize(("rule", "text"), AMBIGUOUS)
+def test_what_a_byte_of_an_ambiguous_text_takes_does_not_grow(kind: type[AnyMachine], rule: str, text: str) -> None:
+    """However many ways there are to read what was written: a byte far into a text makes as much as one before."""
+    made = of_grammar_as(kind, rule)
+    config, held = made.start, []
+    for _ in range(3):
+        config = made.step(config, (text * 120).encode())
+        assert config >= 0
+        made.mask(config)
+        held.append(made.nbytes)
+    assert held[2] - held[1] <= 1.1 * (held[1] - held[0]) + 2000
+
+
+def test_stacks_that_are_not_joined_all_the_way_down_read_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["", "a", "aab", "ab", "aaabb", "abab", "iixex", "xxyz", "xxxzy", "aba", "1+(2*3)", "(1+2", "1?2:3"]
+    expected = [[accepts(of_grammar(rule), text) for text in texts] for rule, _ in AMBIGUOUS]
+    monkeypatch.setattr(stacks_module, "_UNIONS", 0)
+    monkeypatch.setattr(stacks_module, "_UNIONS_EACH", 0)
+    assert [[accepts(of_grammar(rule), text) for text in texts] for rule, _ in AMBIGUOUS] == expected
 
 
 BRANCHES = {
