@@ -55,6 +55,10 @@ class Matcher(Protocol):
     def allows(self, data: bytes) -> bool:
         """True if ``data`` is a prefix of some continuation from here. Does not move."""
 
+    def completion(self, most: int, seconds: float | None = None) -> bytes | None:
+        """The shortest bytes, as far as known, that make the text so far a whole member; None if they are more than
+        ``most`` bytes, or not known. Does not move. Raises Unfinished after about ``seconds``: call again."""
+
     def rollback(self, moves: int) -> None:
         """Undo the last ``moves`` calls of advance/advance_bytes."""
 

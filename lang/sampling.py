@@ -39,6 +39,7 @@ class GenOptions(TypedDict, total=False):
     ignore_eos: bool | None
     logprobs: bool | None
     top_logprobs: int | None
+    wrap_up: bool | None
     constraint_backend: str | None
 
 
@@ -144,6 +145,7 @@ _READERS: dict[str, Callable[[str, object], Any]] = {
     "ignore_eos": flag,
     "logprobs": flag,
     "top_logprobs": whole,
+    "wrap_up": flag,
     "constraint_backend": name_of,
 }
 #: options that are not of one sample

@@ -342,6 +342,19 @@ int32_t plait_machine_flags(void *machine, int32_t config) {
     });
 }
 
+// The stacks of a configuration (0, the empty one, if it accepts), and a node of them, as `Stacks::look` says: how many
+// numbers there are, and the first `most` of them.
+int32_t plait_machine_stacks(void *machine, int32_t config, int32_t *out, int32_t most) {
+    const std::vector<int32_t> found = static_cast<Machine *>(machine)->stacks.stacks_of(config);
+    std::copy_n(found.begin(), std::min<int64_t>(most, found.size()), out);
+    return static_cast<int32_t>(found.size());
+}
+int32_t plait_machine_look(void *machine, int32_t node, int32_t *out, int32_t most) {
+    const std::vector<int32_t> found = static_cast<Machine *>(machine)->stacks.look(node);
+    std::copy_n(found.begin(), std::min<int64_t>(most, found.size()), out);
+    return static_cast<int32_t>(found.size());
+}
+
 // The dependent nonterminals on top of stacks, each as often as it stands there: how many, and the first `most` of them.
 int32_t plait_machine_markers(void *machine, int32_t config, int32_t *out, int32_t most) {
     const plait::Stacks &stacks = static_cast<Machine *>(machine)->stacks;

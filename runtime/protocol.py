@@ -53,7 +53,9 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """How one gen samples. Declared here once; ``lang`` and the HTTP server fill it in.
 
     ``max_tokens=None`` means the rest of the context. ``top_k=0`` and ``min_p=0`` switch those filters off.
-    ``logprobs`` are of the raw logits, before bias, penalties, mask and temperature.
+    ``logprobs`` are of the raw logits, before bias, penalties, mask and temperature. ``wrap_up``: with a constraint,
+    a text that would be cut by ``max_tokens`` is brought to a whole one in time, where that is possible; its
+    finish_reason is "length" all the same.
     """
 
     max_tokens: int | None = None
@@ -73,6 +75,7 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     ignore_eos: bool = False
     logprobs: bool = False
     top_logprobs: int = 0
+    wrap_up: bool = True
 
     def problem(self, vocab_size: int | None = None) -> tuple[str, str] | None:
         """The first bad field and what to do about it, or None. Called by ``lang`` early and by the front always."""
@@ -330,7 +333,9 @@ class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """Tokens of one op. ``prompt = cached + computed`` as fixed at first admission; ``completion = sampled + forced``.
 
     ``recomputed``: prompt or output tokens computed again after a retraction or a replay. ``steps``: forward passes
-    the op took part in. Seconds are measured by the core from the moment the op could start.
+    the op took part in. ``wrapped``: those of the forced tokens that stand in place of sampled ones, so that a
+    constrained text ends whole within max_tokens (:attr:`Sampling.wrap_up`). Seconds are measured by the core from
+    the moment the op could start.
     """
 
     prompt: int = 0
@@ -339,6 +344,7 @@ class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     forced: int = 0
     recomputed: int = 0
     steps: int = 0
+    wrapped: int = 0
     first_token_s: float = 0.0
     total_s: float = 0.0
 

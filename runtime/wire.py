@@ -41,6 +41,7 @@ class SampleParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     stop_ids: tuple[int, ...] = ()
     logprobs: bool = False
     top_logprobs: int = 0
+    wrap_up: bool = True
 
 
 class Append(Message, frozen=True):
@@ -54,7 +55,8 @@ class Sample(Message, frozen=True):
     The core sends Tokens for every sample in any case (the front's replay record needs every sampled id).
     ``resume_ids``: ids that an earlier epoch already sampled for this op; the core re-advances matcher, stop
     scanner, penalties and the random counter over them and emits nothing for them.
-    ``resume_usage`` is what Started said then: prompt accounting stays as first admission fixed it.
+    ``resume_usage`` is what Started said then, with ``wrapped`` so far: prompt accounting stays as first admission
+    fixed it.
     """
 
     op: int
@@ -153,7 +155,8 @@ class CoreLogprob(msgspec.Struct, frozen=True, array_like=True):
 class Tokens(Message, frozen=True):
     """``ids``: every id this op gained since the last frame (sampled or forced). ``data``: bytes released since.
 
-    ``settled``: how many of all ids of this op can no longer be cut by a stop. ``logprobs`` align with ``ids``
+    ``settled``: how many of all ids of this op can no longer be cut by a stop. ``wrapped``: :attr:`Usage.wrapped` so
+    far. ``logprobs`` align with ``ids``
     when asked for.
     """
 
@@ -163,6 +166,7 @@ class Tokens(Message, frozen=True):
     ids: tuple[int, ...]
     data: bytes = b""
     settled: int = 0
+    wrapped: int = 0
     logprobs: tuple[CoreLogprob, ...] = ()
 
 

@@ -131,6 +131,10 @@ class LibraryMatcher:
             self._session.undo(steps)
         return steps > 0
 
+    def completion(self, most: int, seconds: float | None = None) -> bytes | None:
+        """Libraries say nothing of it."""
+        return b"" if self.accepting else None
+
     def rollback(self, moves: int) -> None:
         if not 0 <= moves <= len(self._moves):
             raise ValueError(f"cannot undo {moves} moves of {len(self._moves)}")

@@ -39,7 +39,7 @@ from ..vocabulary import Vocabulary
 from .lexemes import LexemeTable
 from .mask_walk import MaskWalk
 from .rules import Rules
-from .stacks import DEAD, LEXEME, LITERAL, NONTERMINAL, Limits, Stacks
+from .stacks import DEAD, LEXEME, LITERAL, NONTERMINAL, Limits, Node, Stacks
 
 if TYPE_CHECKING:
     from .native_machine import NativeMachine
@@ -164,6 +164,14 @@ class Machine:
         """``config`` with each of its :meth:`markers` replaced by the nonterminal ``found`` gives (None: its stacks are
         taken out). -1 if nothing is left. May have markers of its own."""
         return self.stacks.resolved(config, found)
+
+    def stacks_of(self, config: int) -> tuple[int, ...]:
+        """Its stacks, by their top nodes; 0 (the empty stack) among them if it accepts."""
+        return self.stacks.configs[config]
+
+    def look(self, node: int) -> Node:
+        """What stands on a stack."""
+        return self.stacks.look(node)
 
     def doubtful(self, config: int) -> NDArray[np.int32]:
         """The ids allowed by :meth:`mask` whose bytes lead from ``config`` through or to a config with markers."""

@@ -18,6 +18,7 @@ from ..vocabulary import Vocabulary
 from .json_text import last_value
 from .machine import Machine
 from .native_machine import NativeMachine
+from .nearest import Nearest
 from .stacks import DEAD
 
 #: the config after an EOS token
@@ -33,6 +34,8 @@ _TAIL = 256
 _PATIENCE, _GROWING, _LONGEST_TURN = 1.5, 1.01, 0.3
 #: bytes by which one sequence may make what all constraints of its vocabulary share grow
 _GROWTH = 256 * 1024 * 1024
+#: nonterminals, and states of one lexeme, that are looked at for the shortest way to the end of a text
+_NEAREST = (2_000, 500)
 
 
 class PushdownConstraint:
@@ -49,6 +52,7 @@ class PushdownConstraint:
         self._resolved: dict[tuple[int, bytes], int | None] = {}
         self._settled: dict[tuple[int, bytes], int] = {}
         self._value_bytes = 0
+        self._nearest: Nearest | None = None  # few constraints are ever asked for it
         #: turns of :meth:`PushdownMatcher.prepare` get this many times what they were given, and what was held
         self.patience, self._held = 1.0, 0
 
@@ -67,7 +71,14 @@ class PushdownConstraint:
     @property
     def nbytes(self) -> int:
         """The machine's own memory; masks and lexeme rows belong to the vocabulary's :class:`..lexicon.Lexicon`."""
-        return self.machine.nbytes + self._value_bytes
+        return self.machine.nbytes + self._value_bytes + (self._nearest.nbytes if self._nearest is not None else 0)
+
+    @property
+    def nearest(self) -> Nearest:
+        """The ways to the end of a text."""
+        if self._nearest is None:
+            self._nearest = Nearest(self.machine, *_NEAREST)
+        return self._nearest
 
     def matcher(self) -> PushdownMatcher:
         return PushdownMatcher(self, _Move(self.start, b"", None))
@@ -204,6 +215,30 @@ class PushdownMatcher:
 
     def allows(self, data: bytes) -> bool:
         return self._step(data) >= 0
+
+    def completion(self, most: int, seconds: float | None = None) -> bytes | None:
+        machine = self._machine
+        machine.deadline = None if seconds is None else time.monotonic() + self._constraint.turn(seconds)
+        try:
+            found = self._completion(most)
+        except Unfinished:
+            self._constraint.in_vain()
+            raise
+        finally:
+            machine.deadline = None
+        return found
+
+    def _completion(self, most: int) -> bytes | None:
+        ahead, written = self.fork(), bytearray()
+        nearest = self._constraint.nearest
+        while not ahead.accepting:
+            if len(written) + nearest.distance(ahead.config) > most:
+                return None
+            data = ahead.forced() or nearest.next_byte(ahead.config)[0]
+            if not data or not ahead.advance_bytes(data):
+                return None
+            written += data
+        return bytes(written) if len(written) <= most else None
 
     def rollback(self, moves: int) -> None:
         """Raises ValueError if fewer moves were made."""

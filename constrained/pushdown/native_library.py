@@ -121,6 +121,8 @@ def library() -> ctypes.CDLL | None:
         "plait_machine_configs": (long, [pointer]),
         "plait_machine_add": (number, [pointer, number, text, text]),
         "plait_machine_add_dependent": (number, [pointer, number]),
+        "plait_machine_stacks": (number, [pointer, number, pointer, number]),
+        "plait_machine_look": (number, [pointer, number, pointer, number]),
         "plait_machine_markers": (number, [pointer, number, pointer, number]),
         "plait_machine_resolved": (number, [pointer, number, text, text, number]),
         "plait_machine_doubtful": (long, [pointer, pointer, long]),

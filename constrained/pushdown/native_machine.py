@@ -30,11 +30,12 @@ from ..vocabulary import Vocabulary
 from .lexemes import LexemeTable
 from .native_library import library, shared_of
 from .rules import Lexeme, Rules
-from .stacks import DEAD, Limits
+from .stacks import DEAD, JOIN, LEXEME, LITERAL, NONTERMINAL, Limits, Node
 
 _NEED, _LIMIT, _AGAIN = -2, -3, -4
 _PRODUCTIONS, _ROW, _KEY = 0, 1, 2
 _NONTERMINAL, _LEXEME, _LITERAL = 0, 1, 2
+_KINDS = (NONTERMINAL, LEXEME, LITERAL, JOIN)
 _VISITS = 100_000  # trie nodes between two looks at the deadline: about a millisecond
 _PIECE = 4096  # bytes of one native step
 _REMEMBERED, _MOST_STEPS = 64, 20_000  # bytes of a remembered step, and how many of them one machine keeps
@@ -182,6 +183,15 @@ class NativeMachine:
         asked = struct.pack(f"{len(found)}i", *found)
         instead = struct.pack(f"{len(found)}i", *(-1 if value is None else value for value in found.values()))
         return self._run(self._library.plait_machine_resolved, config, asked, instead, len(found))
+
+    def stacks_of(self, config: int) -> tuple[int, ...]:
+        """Its stacks, by their top nodes; 0 (the empty stack) among them if it accepts."""
+        return tuple(self._list(self._library.plait_machine_stacks, config))
+
+    def look(self, node: int) -> Node:
+        """What stands on a stack."""
+        kind, value, *below = self._list(self._library.plait_machine_look, node)
+        return Node(_KINDS[kind], value, tuple(below))
 
     def doubtful(self, config: int) -> NDArray[np.int32]:
         """The ids allowed by :meth:`mask` whose bytes lead from ``config`` through or to one with markers."""

@@ -1,13 +1,13 @@
-"""How far a text is from its end: the fewest bytes that complete it. For samples and estimates, not for decoding.
+"""How far a text is from its end: the fewest bytes that complete it.
 
 ::
 
     stack = '"' · members · "}"        distance = bytes of a literal + shortest of a lexeme + cheapest of a nonterminal
     config = set of stacks             the least of its stacks
 
-Works on the Python :class:`.machine.Machine`, whose stacks can be looked at. A nonterminal whose productions reach more
-than ``most`` others is estimated from those; dependent rules (uniqueItems) count as their ``expand``. So a distance may
-be too small, never too large; following it down ends in a whole text.
+A lexeme of more states than ``lexeme_states`` is estimated from its expression, a nonterminal whose productions reach
+more than ``nonterminals`` others from those; dependent rules (uniqueItems) count as their ``expand``. So a distance may
+be too small, never too large; where it is exact, following it down ends in a shortest whole text.
 """
 
 from __future__ import annotations
@@ -17,21 +17,32 @@ from collections.abc import Iterable
 
 from .lexemes import LexemeTable
 from .machine import Machine
+from .native_machine import NativeMachine
 from .rules import Lexeme, Rules
 from .stacks import DEAD, JOIN, LEXEME, LITERAL
 
 FAR = 1 << 40
+#: the bytes that end things, tried first
+_ENDS = b'"}],:0'
+_ORDER = tuple(bytes((value,)) for value in (*_ENDS, *(value for value in range(256) if value not in _ENDS)))
 
 
 class Nearest:
     """Distances in one machine; everything is remembered."""
 
-    def __init__(self, machine: Machine, most: int = 20_000) -> None:
+    def __init__(
+        self, machine: Machine | NativeMachine, nonterminals: int = 20_000, lexeme_states: int = 50_000
+    ) -> None:
         self.machine = machine
-        self._lexemes = LexemeDistances(machine.lexemes)
-        self._rules = RuleDistances(machine.rules, self._lexemes, most)
+        self._lexemes = LexemeDistances(machine.lexemes, lexeme_states)
+        self._rules = RuleDistances(machine.rules, self._lexemes, nonterminals)
         self._stacks: dict[int, int] = {0: 0}
         self._configs: dict[int, int] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+        return 100 * (len(self._stacks) + len(self._configs) + len(self._lexemes) + len(self._rules))
 
     def distance(self, config: int) -> int:
         """Bytes from ``config`` to acceptance; FAR from where nothing leads there."""
@@ -39,17 +50,20 @@ class Nearest:
             return FAR
         known = self._configs.get(config)
         if known is None:
-            known = self._configs[config] = min(self._stack(node) for node in self.machine.stacks.configs[config])
+            known = min(self._stack(node) for node in self.machine.stacks_of(config))
+            self._configs[config] = known
         return known
 
     def next_byte(self, config: int) -> tuple[bytes, int]:
         """The byte that leads nearest to acceptance, and the config behind it."""
         best, found, after = FAR, b"", DEAD
-        for value in range(256):
-            data = bytes((value,))
+        enough = self.distance(config) - 1
+        for data in _ORDER:
             target = self.machine.step(config, data)
             if target != DEAD and self.distance(target) < best:
                 best, found, after = self.distance(target), data, target
+                if best <= enough:
+                    break
         return found, after
 
     def text(self, config: int, most: int = 100_000) -> bytes:
@@ -63,47 +77,46 @@ class Nearest:
         return bytes(written)
 
     def _stack(self, node: int) -> int:
-        machine, known = self.machine, self._stacks
+        known = self._stacks
         todo = [] if node in known else [node]
         asked = node
         while todo:
-            node = todo[-1]
-            item = machine.stacks.item[node]
-            below = machine.stacks.joined[item >> 2] if item & 3 == JOIN else (machine.stacks.rest[node],)
+            kind, value, below = self.machine.look(todo[-1])
             missing = [rest for rest in below if rest not in known]
             if missing:
                 todo += missing
                 continue
-            todo.pop()
-            if node not in known:
-                least = min(known[rest] for rest in below)
-                known[node] = least + (0 if item & 3 == JOIN else self._item(item))
+            known[todo.pop()] = min(known[rest] for rest in below) + self._top(kind, value)
         return known[asked]
 
-    def _item(self, item: int) -> int:
-        value, kind = item >> 2, item & 3
+    def _top(self, kind: int, value: int) -> int:
+        if kind == JOIN:
+            return 0
         if kind == LITERAL:
-            return self.machine.stacks.literal_last.index(1, value) - value + 1
-        if kind == LEXEME:
-            return self._lexemes.of_state(value)
-        return self._rules.of(value)
+            return value
+        return self._lexemes.of_state(value) if kind == LEXEME else self._rules.of(value)
 
 
 class LexemeDistances:
     """The fewest bytes from a lexeme state to its end."""
 
-    def __init__(self, lexemes: LexemeTable, most: int = 50_000) -> None:
+    def __init__(self, lexemes: LexemeTable, most: int) -> None:
         self._table = lexemes
         self._most = most
         self._known: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
 
     def of(self, lexeme: Lexeme) -> int:
         state = self._table.start(lexeme)
         return FAR if state < 0 else self.of_state(state)
 
     def of_state(self, state: int) -> int:
-        """Breadth first; past ``most`` states, how deep that was."""
+        """Breadth first; past ``most`` states, what the expression says at least."""
         known = self._known.get(state)
+        if known is None and (known := self._of_length(state)) is not None:
+            self._known[state] = known
         if known is not None:
             return known
         before: dict[int, int] = {state: -1}
@@ -124,7 +137,7 @@ class LexemeDistances:
                         after.append(target)
             level, depth = after, depth + 1
         if end < 0:
-            self._known[state] = depth if len(before) >= self._most else FAR
+            self._known[state] = max(depth, self._at_least(state)) if len(before) >= self._most else FAR
             return self._known[state]
         steps = best
         rest = self._known.get(end, 0)
@@ -132,6 +145,16 @@ class LexemeDistances:
             self._known.setdefault(end, rest)
             end, rest = before[end], rest + 1
         return steps
+
+    def _of_length(self, state: int) -> int | None:
+        """Where nothing but the length of a string is bounded."""
+        lexeme = self._table.lexeme(state)
+        bounds = None if lexeme is None else self._table.languages.window(lexeme.language)
+        return None if lexeme is None or bounds is None else bounds[0] + lexeme.json
+
+    def _at_least(self, state: int) -> int:
+        lexeme = self._table.lexeme(state)
+        return 0 if lexeme is None else lexeme.language.shortest + lexeme.json
 
 
 class RuleDistances:
@@ -142,6 +165,9 @@ class RuleDistances:
         self._lexemes = lexemes
         self._most = most
         self._known: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
 
     def of(self, nonterminal: int) -> int:
         if nonterminal not in self._known:

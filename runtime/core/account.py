@@ -22,6 +22,7 @@ class Account:
         "sampled",
         "started",
         "steps",
+        "wrapped",
     )
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -36,6 +37,7 @@ class Account:
         self.forced = 0
         self.recomputed = 0
         self.steps = 0
+        self.wrapped = 0
 
     def start(self, prompt: int, cached: int) -> bool:
         """Fix the prompt accounting. False if an earlier admission did."""
@@ -49,6 +51,7 @@ class Account:
         """An earlier epoch began this op: its accounting stays, and the first ``computed`` tokens are done again."""
         if usage is not None:
             self.start(usage.prompt, usage.cached)
+            self.wrapped = usage.wrapped
         self._high = computed
 
     def compute(self, start: int, rows: int) -> None:
@@ -75,6 +78,7 @@ class Account:
             forced=self.forced,
             recomputed=self.recomputed,
             steps=self.steps,
+            wrapped=self.wrapped,
             first_token_s=0.0 if self._first is None else self._first - self._began,
             total_s=self._clock() - self._began,
         )

@@ -20,13 +20,14 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...constrained.interface import ConstraintError, Matcher
+from ...constrained.interface import ConstraintError, Matcher, Unfinished
 from ...constrained.jump import settled_prefix
 from ...radix import SlotPool
 from ..protocol import Reason
 from ..wire import CoreLogprob, Ended, Sample, Started, Tokens
 from .account import Account
 from .batch import IntArray, Op, Segment
+from .closing import Closing
 from .constraints import Defined
 from .kit import Kit, OpError
 from .prefill import prefill
@@ -68,6 +69,8 @@ class Gen(Op):
         self._limit = min(request.params.max_tokens, kit.context_length - seq.n)
         self._constraint = constraint
         self._matcher: Matcher | None = None  # once the constraint is built
+        wrap_up = constraint is not None and request.params.wrap_up
+        self._closing = Closing(kit.vocabulary, self._limit) if wrap_up else None
         stops, patterns = request.params.stop, request.params.stop_regex
         self._scanner = StopScanner(stops, patterns) if stops or patterns else None
         self._row = SamplerRow(request.params, seq.ids, choice=request.choice)
@@ -137,10 +140,14 @@ class Gen(Op):
 
     def pick(self, sampled: Sampled) -> None:
         """Take what the sampler picked. What the constraint forces after it comes with :meth:`prepare`."""
-        forced = bool(self._pending)
-        if forced:
+        if self._pending:
             self._pending.popleft()
-        self._take(sampled.id, forced, sampled.logprob, sampled.top)
+            self._take(sampled.id, True, sampled.logprob, sampled.top)
+        elif (instead := self._instead(sampled.id)) is not None:
+            self.account.wrapped += 1
+            self._take(instead, True, None)
+        else:
+            self._take(sampled.id, False, sampled.logprob, sampled.top)
 
     @property
     def ready(self) -> bool:
@@ -196,6 +203,7 @@ class Gen(Op):
                     ids=tuple(self.strand.seq.ids[self._base + self._sent :].tolist()),
                     data=bytes(self._data),
                     settled=self._settled,
+                    wrapped=self.account.wrapped,
                     logprobs=tuple(self._logprobs[self._sent :]) if self.params.logprobs else (),
                 )
             )
@@ -248,7 +256,7 @@ class Gen(Op):
     def _take(self, token: int, forced: bool, logprob: float | None, top: Sequence[tuple[int, float]] = ()) -> None:
         self.account.token(forced=forced)
         if token in self._stop_ids or (self._matcher is not None and token in self._kit.vocabulary.eos_ids):
-            self.end = End("stop", token)
+            self.end = End("length" if self.account.wrapped else "stop", token)
             return
         if self._matcher is not None and not self._matcher.advance(token):
             raise OpError("internal", f"token {token} does not fit the constraint that allowed it")
@@ -268,7 +276,7 @@ class Gen(Op):
                 self.end = End("stop", match.stop.decode("utf-8", "replace"), match.start)
                 return
         if self._matcher is not None and self._matcher.finished:
-            self.end = End("stop")
+            self.end = self._whole()
         elif len(self._pieces) >= self._limit:
             self.end = End("length")
         else:
@@ -296,6 +304,11 @@ class Gen(Op):
             matcher = self._matcher
             if not matcher.prepare(_left(until)):
                 return False
+            if self._closing is not None:
+                try:
+                    self._closing.prepare(matcher, self._limit - len(self._pieces), _left(until))
+                except Unfinished:
+                    return False
             self._known = True
             run = matcher.forced()
             if run:
@@ -306,6 +319,16 @@ class Gen(Op):
         if not run and matcher.finished:
             self.end = End("stop")  # the language holds nothing but the empty string
         return True
+
+    def _instead(self, token: int) -> int | None:
+        """What is taken in place of a sampled token, so that the text ends whole within max_tokens."""
+        if self._closing is None or self._matcher is None or token in self._kit.vocabulary.eos_ids:
+            return None
+        return self._closing.instead(self._matcher, token, self._limit - len(self._pieces))
+
+    def _whole(self) -> End:
+        """The constraint is satisfied and nothing may follow. Where max_tokens changed what was written, it says so."""
+        return End("length" if self.account.wrapped else "stop")
 
     def _take_again(self, token: int) -> None:
         """Go over what an earlier epoch sampled, as it did."""

@@ -11,6 +11,8 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from .. import wire
 from ..errors import BackendError
 from .link import CoreItem, CoreLink, LinkFactory
@@ -164,14 +166,19 @@ class Epochs:
             if isinstance(op, wire.Sample):
                 if op.constraint is not None:
                     self._front.constraints.define(op.constraint)
-                resume = tuple(entry.running.sampled) if entry.running is not None else ()
+                resume: tuple[int, ...] = ()
+                usage = entry.started
+                if entry.running is not None:
+                    resume = tuple(entry.running.sampled)
+                    if usage is not None:
+                        usage = msgspec.structs.replace(usage, wrapped=entry.running.wrapped)
                 op = wire.Sample(
                     op=op.op,
                     params=op.params,
                     choice=op.choice,
                     constraint=op.constraint,
                     resume_ids=resume,
-                    resume_usage=entry.started,
+                    resume_usage=usage,
                 )
             elif isinstance(op, wire.ForkAt):  # children that were aborted meanwhile must not come to life
                 op = wire.ForkAt(op=op.op, children=tuple(sid for sid in op.children if sid in self._front.sids))

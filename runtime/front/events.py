@@ -74,6 +74,7 @@ class Answers:
         running.sampled += event.ids
         running.text.feed(event.data)
         running.settled = event.settled
+        running.wrapped = event.wrapped
         if event.logprobs:
             running.logprobs += event.logprobs
         if running.stream and event.data:

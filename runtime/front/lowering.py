@@ -132,6 +132,7 @@ class Lowering:
             stop_ids=(*eos, *sampling.stop_token_ids),
             logprobs=sampling.logprobs,
             top_logprobs=sampling.top_logprobs,
+            wrap_up=sampling.wrap_up,
         )
         hidden: list[Strand] = []
         if gen.n > 1:

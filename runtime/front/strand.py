@@ -55,6 +55,7 @@ class Running:
     text: TextStream = field(default_factory=TextStream)
     sampled: list[int] = field(default_factory=list)  # every id, sampled or forced, in order: the replay record
     settled: int = 0  # of sampled: can no longer be cut
+    wrapped: int = 0  # of sampled: stand in place of others, see Usage
     shown: int = 0  # of sampled: sent in deltas
     logprobs: list[wire.CoreLogprob] = field(default_factory=list)
 

@@ -167,6 +167,7 @@ def _work(
         "stop_regex": stop_regex,
         "stop_token_ids": None if body.stop_token_ids is None else tuple(body.stop_token_ids),
         "ignore_eos": body.ignore_eos,
+        "wrap_up": body.wrap_up,
         "logprobs": logprobs,
         "top_logprobs": top_logprobs,
     }

@@ -1,0 +1,146 @@
+"""Ending within max_tokens: constrained texts come out whole, and say that the limit changed them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import msgspec
+import pytest
+from core_kit import EOS, OTHER_EOS, Driver, FakeModel, greedy, hot, prompt
+
+from plait.constrained.compiler import compile_spec
+from plait.constrained.pushdown.matcher import PushdownMatcher
+from plait.runtime.wire import Append, Define, Ended, Sample, SampleParams, Started, Tokens
+
+STOPS = (EOS, OTHER_EOS)
+#: a model that never ends a string by itself
+ENDLESS = {ord('"'): -30.0, ord("\\"): -30.0, 266: -30.0, 267: -30.0}
+TREE = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "size": {"type": "integer", "minimum": 10, "maximum": 99},
+        "parts": {"type": "array", "items": {"$ref": "#"}},
+    },
+    "required": ["name", "size"],
+    "additionalProperties": False,
+}
+
+
+def run(payload: bytes, params: SampleParams, bias: dict[int, float] | None = None, **how: object) -> Driver:
+    driver = Driver(model=FakeModel(bias=bias))
+    driver.send(Define("it", payload))
+    driver.open(1, Append(0, prompt(20)), Sample(1, params, constraint="it", **how))  # type: ignore[arg-type]  # resume_ids by name
+    driver.run()
+    return driver
+
+
+def regex(pattern: str) -> bytes:
+    return compile_spec("regex", pattern)
+
+
+def schema(value: object) -> bytes:
+    return compile_spec("spec", json.dumps({"json_schema": value, "options": {}}))
+
+
+def holds(value: object) -> bool:
+    """Whether it is one of TREE."""
+    return (
+        isinstance(value, dict)
+        and isinstance(value["name"], str)
+        and value["size"] in range(10, 100)
+        and value.keys() <= {"name", "size", "parts"}
+        and all(holds(part) for part in value.get("parts", []))
+    )
+
+
+def test_an_open_string_is_closed_in_time() -> None:
+    pattern = r'\{"a":"[^"\\]*","b":[0-9]{3}\}'
+    cut = run(regex(pattern), hot(40, stop_ids=STOPS, wrap_up=False), ENDLESS)
+    assert (cut.ended(1).reason, cut.ended(1).partial, cut.ended(1).usage.wrapped) == ("length", True, 0)
+    driver = run(regex(pattern), hot(40, stop_ids=STOPS), ENDLESS)
+    ended = driver.ended(1)
+    assert re.fullmatch(pattern.encode(), driver.text(1), re.DOTALL)
+    assert (ended.reason, ended.partial) == ("length", False) and ended.usage.wrapped > 0
+    assert 30 <= len(ended.ids) <= 40, "most of the tokens are the model's own"
+    assert driver.vocabulary.decode(ended.ids) == driver.text(1)
+    assert ended.usage.completion == len(ended.ids)
+
+
+@pytest.mark.parametrize("limit", [24, 40, 80, 300])
+@pytest.mark.parametrize("seed", range(8))
+def test_every_text_of_a_recursive_schema_is_whole(seed: int, limit: int) -> None:
+    bias = ENDLESS if seed % 2 else {ord(","): 6.0, ord("{"): 6.0}
+    driver = run(schema(TREE), hot(limit, seed=seed, stop_ids=STOPS), bias)
+    ended = driver.ended(1)
+    assert not ended.partial and len(ended.ids) <= limit
+    assert holds(json.loads(driver.text(1)))
+    assert ended.reason == ("length" if ended.usage.wrapped else "stop")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_text_that_ends_long_before_is_as_without(seed: int) -> None:
+    pattern = r'\{"id": "[a-z]{2,9}", "of": [0-9]{1,3}\}'
+    one, other = (run(regex(pattern), hot(300, seed=seed, stop_ids=STOPS, wrap_up=up)) for up in (True, False))
+    assert one.ended(1).ids == other.ended(1).ids and one.ended(1).reason == "stop"
+    assert one.ended(1).usage.wrapped == 0
+
+
+def test_what_cannot_be_whole_is_cut_as_the_model_writes_it() -> None:
+    pattern = r'"[a-z]*"[0-9]{50}'
+    one, other = (run(regex(pattern), hot(30, stop_ids=STOPS, wrap_up=up), ENDLESS) for up in (True, False))
+    assert one.ended(1).ids == other.ended(1).ids
+    assert (one.ended(1).reason, one.ended(1).partial, one.ended(1).usage.wrapped) == ("length", True, 0)
+
+
+def test_where_the_text_may_end_anyhow_nothing_is_changed() -> None:
+    one, other = (run(regex(r"[a-z ]*"), hot(30, stop_ids=(), wrap_up=up), {EOS: -50.0}) for up in (True, False))
+    assert one.ended(1).ids == other.ended(1).ids and not one.ended(1).partial
+
+
+def test_values_after_the_endless_one_are_still_written() -> None:
+    wanted = {
+        "type": "object",
+        "properties": {"story": {"type": "string"}, "score": {"enum": [3, 7]}, "tag": {"enum": ["red", "blue"]}},
+        "required": ["story", "score", "tag"],
+        "additionalProperties": False,
+    }
+    driver = run(schema(wanted), hot(100, stop_ids=STOPS), ENDLESS)
+    value = json.loads(driver.text(1))
+    assert value["score"] in (3, 7) and value["tag"] in ("red", "blue") and len(value["story"]) > 30
+
+
+def test_logprobs_stay_aligned() -> None:
+    pattern = r'\{"a":"[^"\\]*","b":[0-9]{3}\}'
+    driver = run(regex(pattern), hot(40, stop_ids=STOPS, logprobs=True), ENDLESS)
+    ended = driver.ended(1)
+    assert ended.ids == run(regex(pattern), hot(40, stop_ids=STOPS), ENDLESS).ended(1).ids
+    assert ended.logprobs is not None and [entry.id for entry in ended.logprobs] == list(ended.ids)
+    assert sum(entry.forced for entry in ended.logprobs) == ended.usage.forced
+    streamed = [entry for event in driver.of(1) if isinstance(event, Tokens) for entry in event.logprobs]
+    assert tuple(streamed) == ended.logprobs
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_replay_falls_on_the_same_edges(seed: int) -> None:
+    params = hot(60, seed=seed, stop_ids=STOPS)
+    bias = {ord(","): 6.0, ord("{"): 6.0}
+    whole = run(schema(TREE), params, bias)
+    (started,) = (event for event in whole.of(1) if isinstance(event, Started))
+    frames = [event for event in whole.of(1) if isinstance(event, Tokens)]
+    assert whole.ended(1).usage.wrapped == frames[-1].wrapped
+    for upto in range(len(frames)):
+        ids = tuple(token for event in frames[:upto] for token in event.ids)
+        usage = msgspec.structs.replace(started.usage, wrapped=frames[upto - 1].wrapped if upto else 0)
+        again = run(schema(TREE), params, bias, resume_ids=ids, resume_usage=usage)
+        old, new = whole.ended(1), again.ended(1)
+        assert (new.ids, new.reason, new.partial) == (old.ids, old.reason, old.partial)
+        assert new.usage.wrapped == old.usage.wrapped
+
+
+def test_another_backend_goes_on_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PushdownMatcher, "completion", lambda self, most, seconds=None: None)
+    driver = run(regex(r'"[a-z]*"'), greedy(30, stop_ids=STOPS), ENDLESS)
+    ended = driver.ended(1)
+    assert isinstance(ended, Ended) and (ended.reason, ended.partial) == ("length", True)
