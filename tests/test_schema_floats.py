@@ -11,6 +11,13 @@ import jsonschema
 import pytest
 from schema_kit import Written
 
+from plait.constrained.regular.language import Language
+from plait.constrained.regular.languages import Languages
+from plait.constrained.regular.states import Both
+from plait.constrained.schema.goals import Goals
+from plait.constrained.schema.node import Node
+from plait.constrained.schema.scalars import NumberAlgebra
+
 BOUNDS = [1, 0, -1, 100, 0.1, -0.5, 2.5, 1e300, 1e-7, 2**53, 2**60 + 1, 123456789.125]
 
 
@@ -55,6 +62,22 @@ def test_unique_numbers_differ_as_floats() -> None:
     assert not written.accepts("[1,1.00000000000000000001]")
     assert not written.accepts("[1234567890123456789,1234567890123456789.5]")
     assert written.accepts("[0.30000000000000004,0.3]")
+
+
+def test_many_values_are_left_out_as_one_and_as_each_is_alone() -> None:
+    languages = Languages()
+    algebra, goals = NumberAlgebra(languages), Goals()
+
+    def without(*values: float) -> Language:
+        return algebra.values(goals.literal(Node("#", values=values), (), False))
+
+    values = [0, 7, -12, 0.1, -0.5, 1e20, -1e300, 2**53, 2**53 - 1, 2**60 + 1, 1e-7, *range(100, 130)]
+    found, each = without(*values), languages.intersect(*(without(value) for value in values))
+    assert languages.is_empty(languages.intersect(found, languages.complement(each)))
+    assert languages.is_empty(languages.intersect(each, languages.complement(found)))
+    many = without(*range(1000))
+    assert isinstance(many, Both) and len(many.parts) == 2
+    assert not many.matches("999") and many.matches("1000") and many.matches("999.5")
 
 
 def test_what_is_not_whole_is_not_whole_as_a_float() -> None:

@@ -157,7 +157,12 @@ class NumberAlgebra(LanguageAlgebra):
             texts = set[str]().union(*map(numbers.spellings, named))
             return self.languages.literals(sorted(texts))
         fractions = [numbers.exact(value) for value in named]
-        return self.meet([self._outside(value, False, value, False) for value in fractions])
+        # many values are one language to leave out: of that little is left after a digit or two, but not of each alone
+        near = [self._taken_for(value) for value in fractions if abs(value) < EXACT_WHOLE]
+        parts = [self._outside(value, False, value, False) for value in fractions if abs(value) >= EXACT_WHOLE]
+        if near:
+            parts.append(self.languages.intersect(self.top, self.languages.complement(self.languages.union(*near))))
+        return self.meet(parts)
 
     def own(self, literal: Literal) -> Language | None:
         node, languages = literal.node, self.languages
@@ -214,6 +219,10 @@ class NumberAlgebra(LanguageAlgebra):
         if high is not None:
             parts.append(self._between(high, not high_open, None, False))
         return self.join(parts)
+
+    def _taken_for(self, value: Fraction) -> Language:
+        """What :meth:`_outside` leaves out, where a float tells whole numbers apart: what is read as this value."""
+        return numbers.between(self.languages, _beyond(value, -math.inf), False, _beyond(value, math.inf), False)
 
     def _multiple_of(self, divisor: Fraction, bounds: Bounds, whole: bool) -> Language:
         integers = numbers.multiple_of(self.languages, divisor, *bounds, whole=True)
