@@ -44,7 +44,7 @@ class KeyRule:
         self.patterns: dict[str, Node] | dict[str, None] = patterns
         self.rest = rest
 
-    def schemas(self, name: str | None, matched: Iterable[str]) -> list[Node]:
+    def schemas(self, name: str | None, matched: Iterable[str | int]) -> list[Node]:
         """The schemas of one key: its name, or None for an undeclared one; and the patterns it matches."""
         found: list[Node] = []
         other = True
@@ -55,7 +55,7 @@ class KeyRule:
                 found.append(node)
         if self.patterns:
             for pattern in matched:
-                if pattern in self.patterns:
+                if isinstance(pattern, str) and pattern in self.patterns:
                     node = self.patterns[pattern]
                     other = False
                     if node is not None:
@@ -64,7 +64,7 @@ class KeyRule:
             found.append(self.rest)
         return found
 
-    def literals(self, name: str | None, matched: Iterable[str]) -> list[Literal]:
+    def literals(self, name: str | None, matched: Iterable[str | int]) -> list[Literal]:
         return [self.goals.literal(node, self.scope) for node in self.schemas(name, matched)]
 
 
@@ -101,18 +101,18 @@ class KeySpace:
         self._open = not within
         self.base = languages.ANY if not base else base[0] if len(base) == 1 else languages.intersect(*base)
 
-    def cells(self, patterns: list[tuple[str, Language]]) -> list[tuple[Language, tuple[str, ...]]]:
+    def cells(self, patterns: list[tuple[str | int, Language]]) -> list[tuple[Language, tuple[str | int, ...]]]:
         """(the keys, the patterns that match them); none is empty."""
         languages = self._languages
         if self.base is languages.EMPTY or (not self._open and languages.is_empty(self.base)):
             return []
-        cells: list[tuple[Language, tuple[str, ...]]] = [(self.base, ())]
+        cells: list[tuple[Language, tuple[str | int, ...]]] = [(self.base, ())]
         for source, pattern in patterns:
             if pattern is languages.ANY:
                 cells = [(keys, (*matched, source)) for keys, matched in cells]
                 continue
             other = languages.complement(pattern)
-            refined: list[tuple[Language, tuple[str, ...]]] = []
+            refined: list[tuple[Language, tuple[str | int, ...]]] = []
             for keys, matched in cells:
                 inside = languages.intersect(keys, pattern)
                 if not languages.is_empty(inside):

@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from .compile import Compiler
 
 
+#: the patterns that a key matches, and the number of each violation whose propertyNames it is
+Matched = tuple[str | int, ...]
+
+
 class Cell(NamedTuple):
     keys: Language
     goal: Goal
-    #: the patterns that match, and :func:`names_key` of each violation whose propertyNames they are
-    matched: tuple[str, ...]
+    matched: Matched
 
 
 class Names:
@@ -44,11 +47,11 @@ class Names:
         self._rules = rules
         self._violations = violations
         self._within = within
-        self._tracked = tracked
+        self.tracked = tracked
         self._groups = groups
         self._goals: dict[str, Goal] = {}
         self._patterns: dict[str, Language] = {}
-        self._matched: dict[str, tuple[str, ...]] = {}
+        self._matched: dict[str, Matched] = {}
         self._cells: list[Cell] | None = None
 
     def goal(self, name: str) -> Goal:
@@ -70,7 +73,7 @@ class Names:
             literals += rule.literals(name, self.matched(name) if rule.patterns else ())
         return compiler.goals.goal(literals)
 
-    def matched(self, name: str) -> tuple[str, ...]:
+    def matched(self, name: str) -> Matched:
         """The patterns (of anybody) that a declared name matches."""
         found = self._matched.get(name)
         if found is None:
@@ -78,13 +81,13 @@ class Names:
             self._matched[name] = found
         return found
 
-    def is_name(self, at: int, name: str | None, matched: tuple[str, ...]) -> bool:
+    def is_name(self, at: int, name: str | None, matched: Matched) -> bool:
         """Whether a key (None: of a cell) is one that the propertyNames of a violation wants."""
         names = self._violations[at].names
         if names is None:
             return True
         if name is None:
-            return _names_key(at) in matched
+            return at in matched
         return self._compiler.string_of(names).matches(name)
 
     def cells(self) -> list[Cell]:
@@ -102,17 +105,17 @@ class Names:
         sources = self._sources()
         if not sources and (self._undeclared(()).known is False or self._unwanted(())):
             return
-        cuts = [(source, self._pattern(source)) for source in sources]
+        cuts: list[tuple[str | int, Language]] = [(source, self._pattern(source)) for source in sources]
         for at, violation in enumerate(self._violations):
             if violation.names is not None:
-                cuts.append((_names_key(at), compiler.string_of(violation.names)))
-        space = KeySpace(compiler.languages, self._tracked, [compiler.string_of(literal) for literal in self._within])
+                cuts.append((at, compiler.string_of(violation.names)))
+        space = KeySpace(compiler.languages, self.tracked, [compiler.string_of(literal) for literal in self._within])
         for keys, matched in space.cells(cuts):
             goal = self._undeclared(matched)
             if goal.known is not False and not self._unwanted(matched):
                 yield Cell(keys, goal, matched)
 
-    def _unwanted(self, matched: tuple[str, ...]) -> bool:
+    def _unwanted(self, matched: Matched) -> bool:
         """Whether the options leave out keys like these: others are declared, and no schema speaks of these."""
         return (
             not self._compiler.options.undeclared
@@ -120,7 +123,7 @@ class Names:
             and not any(rule.schemas(None, matched) for rule in self._rules)
         )
 
-    def _undeclared(self, matched: tuple[str, ...]) -> Goal:
+    def _undeclared(self, matched: Matched) -> Goal:
         return self._compiler.goals.goal([one for rule in self._rules for one in rule.literals(None, matched)])
 
     def _sources(self) -> dict[str, None]:
@@ -140,8 +143,3 @@ class Names:
             found = kept_pattern(self._compiler.languages, source, "patternProperties", pointer)
             self._patterns[source] = found
         return found
-
-
-def _names_key(violation: int) -> str:
-    """Stands among the patterns of a cell for "is a name as the violated propertyNames wants it"."""
-    return f"\0{violation}"

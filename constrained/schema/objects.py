@@ -4,11 +4,8 @@
 
     {"a": ..., "b": ...}     state = (next place in each list of declared names, names used, negations pending, count)
 
-Order. Each declared name belongs to the first ``properties`` that lists it; names of one list come in its order,
-different lists interleave freely, names that are only required have no order, and undeclared keys come after all
-declared ones (so do those that only a value has which is excluded, or asked for beside other schemas). With any order
-there are no lists. A declared name never comes twice (the state sees to it), nor spelled with escapes as an undeclared
-key (undeclared keys are a language without the declared names).
+A declared name never comes twice (the state sees to it), nor spelled with escapes as an undeclared key (undeclared
+keys are a language without the declared names). Their order is in :mod:`.order`.
 
 Undeclared keys may repeat where that changes nothing. Where a later value could undo what an earlier one was needed
 for (a negation it violated, a minimum count), the name is remembered (``Key.remember``) and banned.
@@ -17,7 +14,7 @@ for (a negation it violated, a minimum count), the name is remembered (``Key.rem
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..regular.language import Language
@@ -25,21 +22,18 @@ from .atoms import Clause, Count, Has
 from .completion import Completion
 from .goals import Goal, Literal
 from .keys import KeyRule, rule_of, unevaluated_rule
-from .names import Names
+from .names import Matched, Names
+from .node import Node
+from .order import Order
 from .unevaluated import Unevaluated
-from .violations import Violation
+from .violations import Violating, Violation
 
 if TYPE_CHECKING:
     from .compile import Compiler
 
-#: ways in which one key can violate pending negations, at most
-MAX_WAYS = 256
-#: pending violations with which a text is read in as many ways as they can be taken; past it, one way each
-FEW_PENDING = 4
 #: names that propertyNames allows, told apart where they are counted, at most
 FEW_NAMES = 32
 _NOBODY: frozenset[str] = frozenset()
-Ways = list[tuple[Goal, frozenset[int]]]
 
 
 class State(NamedTuple):
@@ -77,23 +71,15 @@ class ObjectClause:
         self._declared: list[list[str]] = []
         #: names of a value that is asked for beside other schemas
         self._late: set[str] = set()
-        required: dict[str, None] = {}
-        absent: set[str] = set()
-        groups: list[Literal] = []
+        named = sorted(atom for atom in clause if isinstance(atom, Has))
+        required = {atom.name: None for atom in named if atom.there}
+        absent = {atom.name for atom in named if not atom.there}
+        groups = sorted((atom for atom in clause if isinstance(atom, Literal)), key=lambda one: one.index)
         for atom in clause:
-            if isinstance(atom, Literal):
-                groups.append(atom)
-            elif isinstance(atom, Has):
-                if atom.there:
-                    required[atom.name] = None
-                else:
-                    absent.add(atom.name)
-            elif isinstance(atom, Count):
+            if isinstance(atom, Count):
                 self._bound(atom.low, atom.high)
             elif isinstance(atom, Unevaluated):
                 self._unevaluated(atom)
-        if len(groups) > 1:
-            groups.sort(key=lambda literal: literal.index)
         for literal in groups:
             if literal.positive:
                 self._hold(literal, required)
@@ -101,16 +87,33 @@ class ObjectClause:
                 self.violations.append(Violation(compiler, literal))
         self.required = required
         self._absent = absent
-        self._track()
         self._pending = frozenset(range(len(self.violations)))
-        self._counting = self._count_limit()
+        self.order = Order(
+            self._declared,
+            self._late,
+            required,
+            absent,
+            self.dependent,
+            self.rules,
+            self.violations,
+            self._counted_names(),
+            compiler.any_order,
+        )
+        if self.low <= len(required):
+            self.low = 0
+        above = [0 if one.high is None else one.high + 1 for one in self.violations]
+        #: so many keys have to have different names
+        self._distinct = max((self.low, *above))
+        #: counts above this are all alike; 0 if counts do not matter
+        self._counting = max(
+            (self._distinct, 0 if self.high is None else self.high + 1, *(one.low for one in self.violations))
+        )
         #: nothing but declared order and required names: what may follow can always be completed
         self.simple = not (self.violations or self._counting or self.dependent)
-        self.names = Names(compiler, self.rules, self.violations, self._within, self.tracked, groups)
+        self.names = Names(compiler, self.rules, self.violations, self._within, self.order.tracked, groups)
         self.live = Completion(compiler.solver, self._helpful, self.may_end)
+        self._violating = Violating(compiler, self.violations, self.names)
         self._names_of: dict[int, list[str] | None] = {}
-        self._violating: dict[int, list[str | None]] = {}
-        self._known_ways: dict[tuple[Goal, frozenset[int], str | None, tuple[str, ...]], Ways] = {}
 
     # ------------------------------------------------------------ what the atoms say
 
@@ -146,12 +149,6 @@ class ObjectClause:
         held.append(self._goals.negation(literal))
         return self._compiler.conflicts.impossible(held, [], set(required), absent)
 
-    def _declare(self, names: Iterable[str]) -> None:
-        known = {name for one in self._declared for name in one}
-        fresh = [name for name in names if name not in known] if known else list(names)
-        if fresh:
-            self._declared.append(fresh)
-
     def _unevaluated(self, atom: Unevaluated) -> None:
         if atom.literal.positive:
             rule = unevaluated_rule(self._goals, atom)
@@ -160,73 +157,24 @@ class ObjectClause:
         else:
             self.violations.append(Violation(self._compiler, atom))
 
-    def _track(self) -> None:
-        """Which names are told apart, which of them are ordered, and which are remembered."""
-        declared = [name for names in self._declared for name in names]
-        if not (
-            self.violations or self.dependent or self._absent or self._within or self._late or self._compiler.any_order
-        ):
-            # nothing but properties and required
-            self.lists = self._declared
-            self._place = place = {name: (at, n) for at, names in enumerate(self.lists) for n, name in enumerate(names)}
-            named = dict.fromkeys(declared)
-            for rule in self.rules:
-                named.update(dict.fromkeys(rule.named))
-            named.update(self.required)
-            self.tracked = list(named)
-            self.free = [] if len(named) == len(declared) else [name for name in named if name not in place]
-            self.late: list[str] = []
-            self._memory = frozenset(self.free)
-            return
-        tracked = dict.fromkeys(declared)
-        tracked.update(self.required)
-        tracked.update(dict.fromkeys(self._absent))
-        for name, then in self.dependent.items():
-            tracked.update(dict.fromkeys((name, *then)))
-        for rule in self.rules:
-            tracked.update(dict.fromkeys(rule.named))
-        for violation in self.violations:
-            if violation.rule is not None:
-                tracked.update(dict.fromkeys(violation.rule.named))
-            tracked.update(dict.fromkeys(violation.memory))
-        if self.low > 1 or any(violation.high is not None for violation in self.violations):
-            for literal in self._within:  # names that are counted and few: each of them is told apart, in any order
-                names = self._compiler.languages.finite(self._compiler.string_of(literal), FEW_NAMES)
-                tracked.update(dict.fromkeys(names or ()))
-        self.tracked = list(tracked)
-        absent = self._absent
-        lists = [] if self._compiler.any_order else self._declared
-        self.lists = [[name for name in names if name not in absent] for names in lists]
-        ordered = {name: (at, place) for at, names in enumerate(self.lists) for place, name in enumerate(names)}
-        self._place = ordered
-        memory = set(self.dependent).union(*self.dependent.values()) if self.dependent else set()
-        others = [name for name in self.tracked if name not in ordered and name not in absent]
-        # a name that only an excluded value has is as undeclared as any other: what unique items exclude must not allow
-        # anything that is not allowed without it
-        free = {*(name for name in self.required if name not in self._late), *memory}
-        for violation in self.violations:
-            if not violation.constant:
-                free.update(violation.memory)
-                free.update(violation.rule.named if violation.rule is not None else ())
-        self.late = [] if self._compiler.any_order else [name for name in others if name not in free]
-        self.free = [name for name in others if name not in self.late]
-        self._memory = frozenset(memory.union(others))
+    def _declare(self, names: dict[str, Node]) -> None:
+        known = {name for one in self._declared for name in one}
+        fresh = [name for name in names if name not in known]
+        if fresh:
+            self._declared.append(fresh)
 
-    def _count_limit(self) -> int:
-        """Counts above this are all alike; 0 if counts do not matter."""
-        low, high = self.low, self.high
-        if low and low <= len(self.required):
-            low = self.low = 0
-        limit = max(low, 0 if high is None else high + 1)
-        for violation in self.violations:
-            limit = max(limit, violation.low, 0 if violation.high is None else violation.high + 1)
-        return limit
+    def _counted_names(self) -> Iterator[str]:
+        """Names that are counted and few: each of them is told apart, in any order."""
+        if self.low > 1 or any(violation.high is not None for violation in self.violations):
+            for literal in self._within:
+                names = self._compiler.languages.finite(self._compiler.string_of(literal), FEW_NAMES)
+                yield from names or ()
 
     # ------------------------------------------------------------ states
 
     @property
     def start(self) -> State:
-        return State((0,) * len(self.lists), _NOBODY, self._pending, 0)
+        return State(self.order.begin, _NOBODY, self._pending, 0)
 
     def possible(self) -> bool:
         """Whether some object satisfies the clause."""
@@ -249,10 +197,7 @@ class ObjectClause:
 
     def available(self, state: State, name: str) -> bool:
         """Whether the name can still come."""
-        place = self._place.get(name)
-        if place is not None:
-            return place[1] >= state.at[place[0]]
-        return name not in state.used and name not in self._absent
+        return self.order.available(name, state.at, state.used)
 
     def may_end(self, state: State) -> bool:
         if state.number < self.low or (self.high is not None and state.number > self.high):
@@ -263,47 +208,89 @@ class ObjectClause:
 
     def keys(self, state: State) -> Iterator[Key]:
         """Every key that may come next and leaves the object completable."""
-        for key in self._moves(state):
-            if self.simple or self.live(key.after):
-                yield key
+        return self._completable(self._moves(state))
+
+    def _completable(self, keys: Iterator[Key]) -> Iterator[Key]:
+        return keys if self.simple else (key for key in keys if self.live(key.after))
 
     def _moves(self, state: State) -> Iterator[Key]:
+        for which in range(len(state.at)):
+            here: State | None = state
+            while here is not None:
+                yield from self._next_listed(here, which)
+                here = self.without_next(here, which)
+        yield from self._free(state)
+        ended = self.past_lists(state)
+        if ended is not None:
+            yield from self._last(ended)
+
+    # Keys come from three places. Of a list, what may come is its next name, or, where that need not come, whatever may
+    # come without it: said so, the keys of a state are few even where a thousand names are declared.
+
+    def next_listed(self, state: State, which: int) -> Iterator[Key]:
+        """The next name of one list, in every way in which it may come."""
+        return self._completable(self._next_listed(state, which))
+
+    def without_next(self, state: State, which: int) -> State | None:
+        """The state with that name passed over; None if it is needed, or the list is at its end."""
+        names, place = self.order.lists[which], state.at[which]
+        if place >= len(names) or names[place] in self.needed(state):
+            return None
+        return state._replace(at=(*state.at[:which], place + 1, *state.at[which + 1 :]))
+
+    def free(self, state: State) -> Iterator[Key]:
+        """Names without a place."""
+        return self._completable(self._free(state))
+
+    def past_lists(self, state: State) -> State | None:
+        """The state behind all lists; None if some name of them is still needed."""
+        order = self.order
+        if order.lists and any(order.before_the_end(name, state.at) for name in self.needed(state)):
+            return None
+        return state._replace(at=order.end)
+
+    def last(self, state: State) -> Iterator[Key]:
+        """Names and undeclared keys that come behind all lists."""
+        return self._completable(self._last(state))
+
+    def _next_listed(self, state: State, which: int) -> Iterator[Key]:
+        names, place = self.order.lists[which], state.at[which]
+        if place < len(names):
+            at = (*state.at[:which], place + 1, *state.at[which + 1 :])
+            yield from self._named(state, names[place], at)
+
+    def _free(self, state: State) -> Iterator[Key]:
+        for name in self.order.free:
+            if name not in state.used:
+                yield from self._named(state, name, state.at)
+
+    def _last(self, state: State) -> Iterator[Key]:
+        for name in self.order.late:
+            if name not in state.used:
+                yield from self._named(state, name, state.at)
+        if self._full(state):
+            return
         ask = self._compiler.solver.ask
-        if self.high is not None and state.number >= self.high:
-            return
-        needed = self.needed(state)
-        for which, names in enumerate(self.lists):
-            for place in range(state.at[which], len(names)):
-                name = names[place]
-                goal = self.names.goal(name)
-                if goal.known is True or ask(goal):
-                    at = (*state.at[:which], place + 1, *state.at[which + 1 :])
-                    yield from self._named(state, name, goal, at)
-                if name in needed:
-                    break
-        for name in self.free:
-            if name not in state.used and ask(self.names.goal(name)):
-                yield from self._named(state, name, self.names.goal(name), state.at)
-        if self.lists and any(name in self._place and self.available(state, name) for name in needed):
-            return
-        at = tuple(map(len, self.lists))
-        for name in self.late:
-            if name not in state.used and ask(self.names.goal(name)):
-                yield from self._named(state, name, self.names.goal(name), at)
         for cell, (_, goal, matched) in enumerate(self.names.cells()):
             if ask(goal):
-                yield from self._undeclared(state, cell, goal, matched, at)
+                yield from self._undeclared(state, cell, goal, matched)
 
-    def _named(self, state: State, name: str, goal: Goal, at: tuple[int, ...]) -> Iterator[Key]:
+    def _full(self, state: State) -> bool:
+        return self.high is not None and state.number >= self.high
+
+    def _named(self, state: State, name: str, at: tuple[int, ...]) -> Iterator[Key]:
+        goal = self.names.goal(name)
+        if self._full(state) or not (goal.known is True or self._compiler.solver.ask(goal)):
+            return
         if self.simple:
-            used = state.used | {name} if name in self._memory else state.used
+            used = state.used | {name} if name in self.order.memory else state.used
             yield Key(name, -1, goal, State(at, used, state.pending, 0))
             return
-        after = State(at, state.used | {name}, state.pending, self._counted(state))
+        after = State(at, state.used | {name}, state.pending, self._counted(state), state.banned)
         then = self.dependent.get(name, ())
         if not all(one in after.used or self.available(after, one) for one in then):
             return
-        for way, pending in self._ways(goal, state.pending, name, self.names.matched(name)):
+        for way, pending in self._violating.ways(goal, state.pending, name, self.names.matched(name)):
             yield Key(name, -1, way, self._trim(after._replace(pending=pending)))
 
     def _counted(self, state: State) -> int:
@@ -311,38 +298,33 @@ class ObjectClause:
 
     def _trim(self, state: State) -> State:
         """Without what cannot matter any more, so that equal futures are one state."""
-        memory = self._memory.union(*(self.violations[one].memory for one in state.pending))
+        memory = self.order.memory.union(*(self.violations[one].memory for one in state.pending))
         return state._replace(used=state.used & memory)
 
-    def _undeclared(
-        self, state: State, cell: int, goal: Goal, matched: tuple[str, ...], at: tuple[int, ...]
-    ) -> Iterator[Key]:
+    def _undeclared(self, state: State, cell: int, goal: Goal, matched: Matched) -> Iterator[Key]:
         if self.simple:
-            yield Key(None, cell, goal, State(at, state.used, state.pending, 0))
+            yield Key(None, cell, goal, state)
             return
         count = self._counted(state)
-        # a name that was counted, or that violated something, must not come again: it would count or hold after all
-        remember = self.low > 1 or any(one.high is not None for one in self.violations)
-        for way, pending in self._ways(goal, state.pending, None, matched):
-            after = self._trim(State(at, state.used, pending, count, state.banned))
-            if remember or pending != state.pending:
+        for way, pending in self._violating.ways(goal, state.pending, None, matched):
+            # a name that was counted, or that violated something, must not come again: it would count or hold after all
+            remember = count < self._distinct or pending != state.pending
+            banned = state.banned if remember or self.violations else _NOBODY
+            if remember or state.banned:
                 names = self._few(cell)
-                if names is None:
-                    yield Key(None, cell, way, after, True)
-                else:
+                if names is not None:
                     fresh = next((one for one in names if one not in state.banned), None)
-                    if fresh is not None:
-                        # which one of them it is makes no difference to what can follow
-                        yield Key(None, cell, way, after._replace(banned=after.banned | {fresh}), True)
-            else:
-                yield Key(None, cell, way, after)
+                    if fresh is None:
+                        continue
+                    if remember:  # which one of them it is makes no difference to what can follow
+                        banned |= {fresh}
+            yield Key(None, cell, way, self._trim(State(state.at, state.used, pending, count, banned)), remember)
 
     def _few(self, cell: int) -> list[str] | None:
-        """The names of a cell, if they are so few that a minimum count may not be reached with them."""
+        """The names of a cell, if they are so few that all of them may be remembered before the object is whole."""
         if cell not in self._names_of:
-            self._names_of[cell] = self._compiler.languages.finite(
-                self.names.cells()[cell].keys, max(self._counting, 1)
-            )
+            most = self._counting + len(self.violations)
+            self._names_of[cell] = self._compiler.languages.finite(self.names.cells()[cell].keys, most)
         return self._names_of[cell]
 
     def language(self, cell: int, state: State) -> Language:
@@ -352,54 +334,6 @@ class ObjectClause:
             return keys
         languages = self._compiler.languages
         return languages.intersect(keys, languages.complement(languages.literals(sorted(state.banned))))
-
-    def _ways(self, goal: Goal, pending: frozenset[int], name: str | None, matched: tuple[str, ...]) -> Ways:
-        """(what the value must satisfy, what is pending then): each pending violation happens here, or need not."""
-        if not pending:
-            return [(goal, pending)]
-        key = (goal, pending, name, matched)
-        found = self._known_ways.get(key)
-        if found is None:
-            solver = self._compiler.solver
-            outer = solver.begin()
-            try:
-                found = self._new_ways(goal, pending, name, matched)
-            finally:
-                final = solver.end(outer)
-            if final:
-                self._known_ways[key] = found
-        return found
-
-    def _new_ways(self, goal: Goal, pending: frozenset[int], name: str | None, matched: tuple[str, ...]) -> Ways:
-        solver, goals = self._compiler.solver, self._goals
-        ways = [(goal, pending)]
-        touched: list[tuple[int, list[Literal]]] = []
-        for at in sorted(pending):
-            violation = self.violations[at]
-            if not self.names.is_name(at, name, matched):
-                ways = [(way, left - {at}) for way, left in ways]
-                continue
-            literals = violation.rule.literals(name, matched) if violation.rule is not None else []
-            if not literals:
-                continue
-            if solver.surely_none(goals.goal((*goal.literals, *literals))):
-                ways = [(way, left - {at}) for way, left in ways]
-            else:
-                touched.append((at, literals))
-        for at, literals in touched:
-            made: list[tuple[Goal, frozenset[int]]] = []
-            for way, left in ways:
-                # one alone: the value may also hold it; several: it is said of each, since that leaves fewer cases
-                if len(touched) == 1 and len(pending) <= FEW_PENDING:
-                    made.append((way, left))
-                else:
-                    made.append((goals.goal((*way.literals, *literals)), left))
-                for literal in literals:
-                    made.append((goals.goal((*way.literals, goals.negation(literal))), left - {at}))
-            ways = [way for way in made if solver.ask(way[0])]
-            if len(ways) > MAX_WAYS:
-                self._compiler.too_many("too many of the schemas that must not hold speak of one key")
-        return ways
 
     def _hopeful(self, state: State) -> bool:
         """Whether each pending violation, taken alone, can still happen. Saves the search most dead ends."""
@@ -411,24 +345,7 @@ class ObjectClause:
             return True
         if any(name not in state.used and name not in self.required for name in violation.required):
             return True
-        return any(name is None or self.available(state, name) for name in self._violators(at))
-
-    def _violators(self, at: int) -> list[str | None]:
-        """Names whose value can violate it; None stands for undeclared keys."""
-        found = self._violating.get(at)
-        if found is None:
-            rule = self.violations[at].rule
-            found = []
-            if rule is not None:
-                ask, goals = self._compiler.solver.ask, self._goals
-                keys = [(name, self.names.goal(name), self.names.matched(name)) for name in self.tracked]
-                for name, goal, matched in [*keys, *((None, goal, matched) for _, goal, matched in self.names.cells())]:
-                    literals = rule.literals(name, matched)
-                    if any(ask(goals.goal((*goal.literals, goals.negation(literal)))) for literal in literals):
-                        found.append(name)
-            if self._compiler.solver.definite:
-                self._violating[at] = found
-        return found
+        return any(name is None or self.available(state, name) for name in self._violating.violators(at))
 
     def _helpful(self, state: State) -> Iterator[State]:
         """Where the moves lead that can bring the end nearer. A key that is of no use is left out."""

@@ -2,7 +2,11 @@
 
 ::
 
-    "{" keys    keys -> key ":" value tail | ...    tail -> "}" | "," keys        one nonterminal per state
+    "{" keys    keys -> names | last    names -> "a" ":" value tail | names without "a"    tail -> "}" | "," keys
+    "[" items   items -> item tail | ...                                                   tail -> "]" | "," items
+
+There is one nonterminal per state. That a name may be passed over is said once, for the names behind it (``names
+without "a"``): with each of them as an alternative of each state, n optional keys would be n * n productions.
 
 Where a name or a value decides what may follow, the nonterminal behind it depends on it (``Rules.add_dependent``).
 """
@@ -10,7 +14,8 @@ Where a name or a value decides what may follow, the nonterminal behind it depen
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ..pushdown.rules import Lexeme, Production
@@ -30,15 +35,54 @@ class Members:
         self._depth = depth
         self._inside = compiler.layout.inside(depth)
         self._keys: dict[State, int | None] = {}
+        self._lists: dict[tuple[int, State], int] = {}
+        self._lasts: dict[State, int | None] = {}
         self._tails: dict[State, int] = {}
 
     def keys(self, state: State) -> int | None:
         """What begins with a key; None if none may come."""
         if state not in self._keys:
-            some = next(self._clause.keys(state), None)
-            made = None if some is None else self._compiler.add(lambda: self._expand(state))
-            self._keys[state] = made
+            self._keys[state] = self._find_keys(state)
         return self._keys[state]
+
+    def _find_keys(self, state: State) -> int | None:
+        clause = self._clause
+        ended = clause.past_lists(state)
+        found = [self._listed(state, which) for which in range(len(state.at))]
+        parts = [part for part in (*found, None if ended is None else self._last(ended)) if part is not None]
+        free = next(clause.free(state), None) is not None
+        if not free and len(parts) < 2:
+            return parts[0] if parts else None
+        return self._compiler.add(lambda: chain(((part,) for part in parts), self._expand(state, clause.free(state))))
+
+    def _listed(self, state: State, which: int) -> int | None:
+        """What begins with a name of one list: the next that may come, or what may come without it."""
+        clause = self._clause
+        here: State | None = state
+        while here is not None and next(clause.next_listed(here, which), None) is None:
+            here = clause.without_next(here, which)
+        if here is None:
+            return None
+        found = self._lists.get((which, here))
+        if found is None:
+            at = here
+            found = self._lists[which, at] = self._compiler.add(lambda: self._expand_listed(at, which))
+        return found
+
+    def _expand_listed(self, state: State, which: int) -> Iterator[Production]:
+        yield from self._expand(state, self._clause.next_listed(state, which))
+        without = self._clause.without_next(state, which)
+        rest = None if without is None else self._listed(without, which)
+        if rest is not None:
+            yield (rest,)
+
+    def _last(self, state: State) -> int | None:
+        """What begins with a key behind all lists."""
+        if state not in self._lasts:
+            some = next(self._clause.last(state), None)
+            made = None if some is None else self._compiler.add(lambda: self._expand(state, self._clause.last(state)))
+            self._lasts[state] = made
+        return self._lasts[state]
 
     def tail(self, state: State) -> int:
         """What comes after a member: the end, or a comma and another one."""
@@ -55,11 +99,11 @@ class Members:
         if keys is not None:
             yield (*layout.comma(self._depth), keys)
 
-    def _expand(self, state: State) -> Iterator[Production]:
+    def _expand(self, state: State, keys: Iterable[Key]) -> Iterator[Production]:
         colon = self._compiler.layout.colon
         first = colon[0]
         assert isinstance(first, bytes)
-        for key in self._clause.keys(state):
+        for key in keys:
             if key.name is not None:
                 yield (spelled(key.name) + first, *colon[1:], *self._value(key, key.after))
                 continue
@@ -89,7 +133,9 @@ class Members:
                 rests[name] = rules.add(lambda: ((*colon, *self._value(key, after)),))
             return rests[name]
 
-        return rules.add_dependent(lambda: ((*colon, *self._value(key, key.after)),), resolve)
+        # of few names key.after bans one that stands for whichever it was; behind another one that one may still come
+        any_name = key.after._replace(banned=state.banned)
+        return rules.add_dependent(lambda: ((*colon, *self._value(key, any_name)),), resolve)
 
 
 class Rows:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .goals import Literal
+from .goals import Goal, Literal
 from .keys import rule_of, unevaluated_rule
 from .unevaluated import Unevaluated
 
 if TYPE_CHECKING:
     from .compile import Compiler
+    from .names import Matched, Names
 
+#: ways in which one key can violate pending negations, at most
+MAX_WAYS = 256
+#: pending violations with which a text is read in as many ways as they can be taken; past it, one way each
+FEW_PENDING = 4
+#: (what the value must satisfy, what is still to be violated then), one by one
+Ways = list[tuple[Goal, frozenset[int]]]
 _NOBODY: frozenset[str] = frozenset()
 
 
@@ -26,6 +34,7 @@ class Violation:
         self.constant = False
         if isinstance(atom, Unevaluated):
             self.rule = unevaluated_rule(compiler.goals, atom)
+            self._depending: list[str] = []
             self.memory: frozenset[str] = _NOBODY
             return
         node = atom.node
@@ -36,8 +45,14 @@ class Violation:
         self.dependent = node.dependent_required
         if node.property_names is not None:
             self.names = compiler.goals.literal(node.property_names, atom.scope)
+        self._depending = [name for one, then in self.dependent.items() for name in (one, *then)]
         #: names whose presence decides
-        self.memory = frozenset(self.required).union(self.dependent, *self.dependent.values())
+        self.memory = frozenset((*self.required, *self._depending))
+
+    @property
+    def named(self) -> list[str]:
+        """Names whose value or presence decides."""
+        return [*(self.rule.named if self.rule is not None else ()), *self.required, *self._depending]
 
     @property
     def counts(self) -> bool:
@@ -51,3 +66,84 @@ class Violation:
             or (self.high is not None and count > self.high)
             or any(name in used and not used.issuperset(then) for name, then in self.dependent.items())
         )
+
+
+class Violating:
+    """How one key after another violates what a clause says must not hold. ``pending``: what is not violated yet, as
+    places in ``violations``."""
+
+    def __init__(self, compiler: Compiler, violations: Sequence[Violation], names: Names) -> None:
+        self._compiler = compiler
+        self._goals = compiler.goals
+        self._violations = violations
+        self._names = names
+        self._violators: dict[int, list[str | None]] = {}
+        self._known: dict[tuple[Goal, frozenset[int], str | None, Matched], Ways] = {}
+
+    def ways(self, goal: Goal, pending: frozenset[int], name: str | None, matched: Matched) -> Ways:
+        """The cases of a key's value: each pending violation happens here, or need not. ``name``: None for a cell."""
+        if not pending:
+            return [(goal, pending)]
+        key = (goal, pending, name, matched)
+        found = self._known.get(key)
+        if found is None:
+            solver = self._compiler.solver
+            outer = solver.begin()
+            try:
+                found = self._new_ways(goal, pending, name, matched)
+            finally:
+                final = solver.end(outer)
+            if final:
+                self._known[key] = found
+        return found
+
+    def _new_ways(self, goal: Goal, pending: frozenset[int], name: str | None, matched: Matched) -> Ways:
+        solver, goals = self._compiler.solver, self._goals
+        ways = [(goal, pending)]
+        touched: list[tuple[int, list[Literal]]] = []
+        for at in sorted(pending):
+            violation = self._violations[at]
+            if not self._names.is_name(at, name, matched):
+                ways = [(way, left - {at}) for way, left in ways]
+                continue
+            literals = violation.rule.literals(name, matched) if violation.rule is not None else []
+            if not literals:
+                continue
+            if solver.surely_none(goals.goal((*goal.literals, *literals))):
+                ways = [(way, left - {at}) for way, left in ways]
+            else:
+                touched.append((at, literals))
+        for at, literals in touched:
+            made: list[tuple[Goal, frozenset[int]]] = []
+            for way, left in ways:
+                # one alone: the value may also hold it; several: it is said of each, since that leaves fewer cases
+                if len(touched) == 1 and len(pending) <= FEW_PENDING:
+                    made.append((way, left))
+                else:
+                    made.append((goals.goal((*way.literals, *literals)), left))
+                for literal in literals:
+                    made.append((goals.goal((*way.literals, goals.negation(literal))), left - {at}))
+            ways = [way for way in made if solver.ask(way[0])]
+            if len(ways) > MAX_WAYS:
+                self._compiler.too_many("too many of the schemas that must not hold speak of one key")
+        return ways
+
+    def violators(self, at: int) -> list[str | None]:
+        """Names whose value can violate it; None stands for undeclared keys."""
+        found = self._violators.get(at)
+        if found is None:
+            rule = self._violations[at].rule
+            found = []
+            if rule is not None:
+                ask, goals = self._compiler.solver.ask, self._goals
+                keys = [(name, self._names.goal(name), self._names.matched(name)) for name in self._names.tracked]
+                for name, goal, matched in [
+                    *keys,
+                    *((None, goal, matched) for _, goal, matched in self._names.cells()),
+                ]:
+                    literals = rule.literals(name, matched)
+                    if any(ask(goals.goal((*goal.literals, goals.negation(literal)))) for literal in literals):
+                        found.append(name)
+            if self._compiler.solver.definite:
+                self._violators[at] = found
+        return found

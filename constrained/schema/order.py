@@ -1,0 +1,71 @@
+"""Which names of one clause's objects are told apart, and in which order they come.
+
+::
+
+    lists   [["a", "b"], ["c"]]   each declared name in the first ``properties`` that lists it: in its order;
+                                  different lists interleave freely
+    free    only required, or their presence decides: anywhere
+    late    only of a value that is excluded, or asked for beside other schemas: after all lists, as undeclared keys
+
+With any order there are no lists, and every name is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from .keys import KeyRule
+from .violations import Violation
+
+
+class Order:
+    """``declared``: names by list. ``late``: names of a value that is asked for beside other schemas. ``needed``:
+    required names. ``counted``: names that are counted and few."""
+
+    def __init__(
+        self,
+        declared: list[list[str]],
+        late: set[str],
+        needed: Iterable[str],
+        absent: set[str],
+        dependent: dict[str, tuple[str, ...]],
+        rules: Sequence[KeyRule],
+        violations: Sequence[Violation],
+        counted: Iterable[str],
+        any_order: bool,
+    ) -> None:
+        self._absent = absent
+        deciding = [name for one, then in dependent.items() for name in (one, *then)]
+        tracked = dict.fromkeys(name for names in declared for name in names)
+        for names in (needed, sorted(absent), deciding, *(rule.named for rule in rules)):
+            tracked.update(dict.fromkeys(names))
+        # a name that only an excluded value has is as undeclared as any other: what unique items exclude must not allow
+        # anything that is not allowed without it
+        free = {*deciding, *(name for name in needed if name not in late)}
+        for violation in violations:
+            tracked.update(dict.fromkeys(violation.named))
+            if not violation.constant:
+                free.update(violation.named)
+        tracked.update(dict.fromkeys(counted))
+        self.tracked = list(tracked)
+        self.lists = [] if any_order else [[name for name in names if name not in absent] for names in declared]
+        self._place = {name: (at, place) for at, names in enumerate(self.lists) for place, name in enumerate(names)}
+        others = [name for name in self.tracked if name not in self._place and name not in absent]
+        self.late = [] if any_order else [name for name in others if name not in free]
+        self.free = others if any_order else [name for name in others if name in free]
+        self.begin = (0,) * len(self.lists)
+        self.end = tuple(map(len, self.lists))
+        #: names whose use a state has to know
+        self.memory = frozenset((*deciding, *others))
+
+    def available(self, name: str, at: tuple[int, ...], used: frozenset[str]) -> bool:
+        """Whether the name can still come behind these places and names."""
+        place = self._place.get(name)
+        if place is not None:
+            return place[1] >= at[place[0]]
+        return name not in used and name not in self._absent
+
+    def before_the_end(self, name: str, at: tuple[int, ...]) -> bool:
+        """Whether it stands in a list behind these places."""
+        place = self._place.get(name)
+        return place is not None and place[1] >= at[place[0]]
