@@ -166,8 +166,8 @@ class Tokens(Message, frozen=True):
     ids: tuple[int, ...]
     data: bytes = b""
     settled: int = 0
-    wrapped: int = 0
     logprobs: tuple[CoreLogprob, ...] = ()
+    wrapped: int = 0
 
 
 class Ended(Message, frozen=True):
