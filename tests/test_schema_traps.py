@@ -456,6 +456,49 @@ def test_many_alternatives_stay_small() -> None:
     )
 
 
+def test_branches_told_apart_by_a_key_that_another_schema_requires() -> None:
+    """Each branch once said which of the others it violates: minutes, or "too many", for schemas of real tools."""
+
+    def kind(*names: str, **more: Any) -> Any:
+        return {"properties": {"type": {"enum": list(names)}, "path": {"type": "string"}}, **more}
+
+    nested = [
+        {**kind(f"in{at}", f"out{at}"), "oneOf": [kind(f"in{at}"), {"properties": {"type": {"enum": [f"out{at}"]}}}]}
+        for at in range(20)
+    ]
+    known = [f"{way}{at}" for at in range(20) for way in ("in", "out")]
+    other = {"properties": {"type": {"not": {"enum": known}}, "free": {"type": "integer"}}}
+    base = {"properties": {"name": {"type": "string"}, "type": {"type": "string"}}, "required": ["name", "type"]}
+    for beside in ({"allOf": [base]}, {"$ref": "#/$defs/base"}, base):
+        schema = {"type": "object", "oneOf": [other, {"oneOf": nested}], "$defs": {"base": base}, **beside}
+        written = Written(schema, any_order=True)
+        for value in ({"type": "in3", "path": "p"}, {"type": "out19"}, {"type": "more", "free": 1}, {"type": "x"}):
+            assert written.writes({"name": "n", **value}), (beside, value)
+        for value in ({"type": "in3", "path": 1}, {"type": "more", "free": "text"}, {"path": "p"}):
+            assert not written.writes({"name": "n", **value}), (beside, value)
+    # where nobody requires the key, the branches overlap: without it all of them hold
+    overlapping = Written({"type": "object", "oneOf": [kind("a"), kind("b")], "properties": {"type": {}}})
+    assert overlapping.writes({"type": "a"}) and not overlapping.writes({}) and not overlapping.writes({"path": "p"})
+    # what one schema requires says nothing of another place where the same branches stand
+    shared = {"oneOf": [kind("a"), kind("b")]}
+    both = Written(
+        {
+            "properties": {
+                "strict": {"$ref": "#/$defs/shared", "type": "object", "required": ["type"]},
+                "loose": {"$ref": "#/$defs/shared", "type": "object"},
+                "not": {"not": {"$ref": "#/$defs/shared"}, "type": "object", "required": ["path"]},
+            },
+            "required": ["strict", "loose", "not"],
+            "$defs": {"shared": shared},
+        }
+    )
+    good = {"strict": {"type": "a"}, "loose": {"type": "b"}, "not": {"path": "p"}}
+    assert both.writes(good)
+    for name, value in (("strict", {}), ("loose", {}), ("not", {"type": "a", "path": "p"})):
+        assert not both.writes({**good, name: value}), name
+    assert both.writes({**good, "not": {"type": "c", "path": "p"}})
+
+
 def test_equal_items() -> None:
     equal = Written({"type": "array", "not": {"uniqueItems": True}})
     for value in ([1, 1], [1, 2, 1], [{"a": 1}, 2, {"a": 1}], ["a", "b", "a", "c"], [[], []]):

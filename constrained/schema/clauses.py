@@ -44,7 +44,7 @@ class ClauseAlgebra:
         self.formula: Formula[Clauses] = Formula(goals, self)
         #: object values of enum and const as schemas
         self._written: dict[Node, tuple[Node, ...]] = {}
-        self._exclusive: dict[frozenset[Literal], bool] = {}
+        self._exclusive: dict[tuple[frozenset[Literal], frozenset[str]], bool] = {}
 
     def meet(self, parts: list[Clauses]) -> Clauses:
         if not parts:
@@ -201,7 +201,7 @@ class ObjectAlgebra(ClauseAlgebra):
     def impossible(self, clause: Clause) -> bool:
         held: list[Literal] = []
         violated: list[Literal] = []
-        there: set[str] = set()
+        there: set[str] = set(self.formula.there)
         absent: set[str] = set()
         for atom in clause:
             if isinstance(atom, Literal):

@@ -34,7 +34,6 @@ class Conflicts:
         self._goals = goals
         self._languages = languages
         self._keys: dict[Node, frozenset[Hashable] | None] = {}
-        self._kinds: dict[Literal, dict[str, frozenset[Hashable]]] = {}
 
     def impossible(self, held: list[Literal], violated: list[Literal], there: set[str], absent: set[str]) -> bool:
         """``held`` and ``violated``: schemas whose object keywords hold or do not; names that are there, or absent."""
@@ -50,24 +49,25 @@ class Conflicts:
             return True
         return any(self._no_value(name, held, excluded.get(name, ())) for name in there)
 
-    def kinds_of_object(self, literal: Literal) -> dict[str, frozenset[Hashable]]:
-        """For required names with few values: the values. Two schemas with disjoint ones never hold together."""
-        found = self._kinds.get(literal)
-        if found is None:
-            node = literal.node
-            found = {}
-            for name in node.required:
-                child = node.properties.get(name)
-                if child is not None:
-                    listed = self.listed(self._goals.literal(child, literal.scope).node)
-                    if listed is not None:
-                        found[name] = listed
-            self._kinds[literal] = found
-        return found
+    def apart(self, one: Literal, other: Literal, there: frozenset[str]) -> bool:
+        """Whether a name that the object has if both hold has disjoint values in the two. ``there``: names it has."""
+        mine, its = one.node.properties, other.node.properties
+        for name in mine.keys() & its.keys():
+            if name in there or name in one.node.required or name in other.node.required:
+                values = self._values(mine[name], one)
+                if values is not None:
+                    others = self._values(its[name], other)
+                    if others is not None and values.isdisjoint(others):
+                        return True
+        return False
+
+    def _values(self, child: Node, around: Literal) -> frozenset[Hashable] | None:
+        return self.listed(self._goals.literal(child, around.scope).node)
 
     def _no_value(self, name: str, held: list[Literal], excluded: Iterable[Literal]) -> bool:
         kinds = _ALL
         values: frozenset[Hashable] | None = None
+        barred = [literal.node for literal in excluded]
         for literal in held:
             node = literal.node
             child = node.properties.get(name)
@@ -80,6 +80,8 @@ class Conflicts:
                 return True
             if inner.types is not None:
                 kinds &= inner.types
+            if inner.not_ is not None:
+                barred.append(inner.not_)
             listed = self.listed(inner)
             if listed is not None:
                 values = listed if values is None else values & listed
@@ -87,8 +89,7 @@ class Conflicts:
             return True
         if values is None:
             return False
-        for literal in excluded:
-            node = literal.node
+        for node in barred:
             listed = self.listed(node)
             if listed is not None and _only_values(node):
                 values -= listed

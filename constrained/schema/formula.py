@@ -8,6 +8,9 @@
 The recursion is the same for every type; only what the leaves are differs: sets of constants for null and boolean,
 regular languages for number and string (:mod:`.scalars`), lists of clauses for array and object (:mod:`.clauses`).
 Negation is pushed to the leaves, since what is *written* of a truth may be less than all of it.
+
+What a schema requires may be what tells the branches of a oneOf in it apart. So branches are evaluated knowing the
+names that the object surely has (``there``), and what is found so is kept apart from what holds without them.
 """
 
 from __future__ import annotations
@@ -28,6 +31,36 @@ class TooMany(Exception):
 
 #: schemas inside schemas that speak of one value: beyond this a named error, well before Python's own limit
 MAX_NESTED = 100
+
+
+_NOBODY: frozenset[str] = frozenset()
+
+
+def _parts(node: Node) -> Iterable[Node]:
+    """The schemas that hold where it does."""
+    return node.all_of if node.ref is None else (node.ref(), *node.all_of)
+
+
+def _branches(node: Node) -> Iterable[Node]:
+    """The schemas that may apply to the same value."""
+    yield from _parts(node)
+    yield from node.any_of or ()
+    yield from node.one_of or ()
+    yield from node.dependent_schemas.values()
+    for one in (node.not_, node.if_, node.then, node.else_):
+        if one is not None:
+            yield one
+
+
+def _beside(node: Node, within: Callable[[Node], Iterable[Node]]) -> Iterable[Node]:
+    """It, and schemas that apply to the same value. (No literals: their order of creation means something.)"""
+    queue, seen = [node], {node}
+    for one in queue:
+        yield one
+        for child in within(one):
+            if child not in seen:
+                seen.add(child)
+                queue.append(child)
 
 
 class Algebra(Protocol[T]):
@@ -67,9 +100,14 @@ class Formula(Generic[T]):
         #: literals being evaluated, and whether one of them was met again
         self._open: set[Literal] = set()
         self._cut = False
+        #: names that the object surely has, as schemas around the literal being evaluated say
+        self.there: frozenset[str] = _NOBODY
+        self._chosen: dict[Node, bool] = {}
 
     def __call__(self, literal: Literal) -> T:
-        found: T | None = literal.memo.get(self.kind)
+        there = self.there if self.there and self._chooses(literal.node) else _NOBODY
+        key = (self.kind, there) if there else self.kind
+        found: T | None = literal.memo.get(key)
         if found is not None:
             return found
         if literal in self._open:
@@ -78,6 +116,7 @@ class Formula(Generic[T]):
         if len(self._open) > MAX_NESTED:
             raise SchemaError("", literal.node.pointer, f"more than {MAX_NESTED} schemas apply to one value in a chain")
         outer, self._cut = self._cut, False
+        around, self.there = self.there, there
         self._open.add(literal)
         try:
             value = self._evaluate(literal)
@@ -86,9 +125,10 @@ class Formula(Generic[T]):
         finally:
             self._open.discard(literal)
             cut, self._cut = self._cut, outer or self._cut
+            self.there = around
         if not cut or not self._open:
             self._cut = outer
-            literal.memo[self.kind] = value
+            literal.memo[key] = value
         return value
 
     def settled(self, question: Callable[[], bool]) -> tuple[bool, bool]:
@@ -105,11 +145,20 @@ class Formula(Generic[T]):
             return algebra.top if node.always is positive else algebra.bottom
         if node.types is not None and self.kind not in node.types:
             return algebra.bottom if positive else algebra.top
+        if positive and self.kind == "object" and self._chooses(node):
+            self.there |= frozenset(name for one in _beside(node, _parts) for name in one.required)
         if (node.unevaluated_properties is not None and self.kind == "object") or (
             node.unevaluated_items is not None and self.kind == "array"
         ):
             return algebra.unevaluated(literal, self._plain)
         return self._plain(literal)
+
+    def _chooses(self, node: Node) -> bool:
+        """Whether a oneOf speaks of the same value: only there it matters what else is known of it."""
+        known = self._chosen.get(node)
+        if known is None:
+            known = self._chosen[node] = any(one.one_of is not None for one in _beside(node, _branches))
+        return known
 
     def _plain(self, literal: Literal) -> T:
         algebra = self.algebra

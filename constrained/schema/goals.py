@@ -11,7 +11,7 @@ but a ``$ref`` is the literal of its target.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from operator import attrgetter
 from typing import Any
 
@@ -35,7 +35,7 @@ class Literal:
         self.positive = positive
         #: in order of creation, which follows the document: what decides whose order of keys comes first
         self.index = index
-        self.memo: dict[str, Any] = {}
+        self.memo: dict[Hashable, Any] = {}
 
     def __repr__(self) -> str:
         return f"{'' if self.positive else 'not '}{self.node.pointer}"
