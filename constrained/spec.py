@@ -121,7 +121,7 @@ class _Builder:
 
     def _literal(self, data: Mapping[str, Any], path: str, depth: int) -> Expression:
         text = _text(data["literal"], path)
-        return Terminal(self.languages.literal(text), text)
+        return Terminal.of(text, self.languages.literal)
 
     def _choices(self, data: Mapping[str, Any], path: str, depth: int) -> Expression:
         options = [_text(text, f"{path}[{at}]") for at, text in enumerate(_some(data["choices"], path))]

@@ -104,7 +104,7 @@ def _expression(rng: random.Random, names: list[str], depth: int) -> Expression:
             return Ref(rng.choice(names))
         if text is None:
             return Terminal(LANGUAGES.chars(((97, 98),)))
-        return Terminal(LANGUAGES.literal(text), text)
+        return Terminal.of(text, LANGUAGES.literal)
     if kind < 0.65:
         return Seq(tuple(_expression(rng, names, depth + 1) for _ in range(rng.randint(0, 3))))
     if kind < 0.85:

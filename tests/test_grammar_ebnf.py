@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from grammar_kit import accepts, of_grammar, short_texts, start_of
+from grammar_kit import LANGUAGES, accepts, of_grammar, short_texts, start_of
 
 from plait.constrained.grammar import detect
 from plait.constrained.interface import ConstraintError
@@ -131,3 +131,21 @@ def test_detection() -> None:
     assert detect("%import common.WS\nstart: WS") == "lark"
     with pytest.raises(ConstraintError, match="not known"):
         of_grammar("root ::= x", syntax="bnf")
+
+
+def test_none_of_many_words_gets_a_language_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    literal = LANGUAGES.literal
+    monkeypatch.setattr(LANGUAGES, "literal", lambda text: (made.append(text), literal(text))[1])
+    words = [f"w{at:03}" for at in range(500)]
+    rules = Rules()
+    start_of('root ::= "(" root ")" | x | ' + " | ".join(f'"{w}"' for w in words) + '\nx ::= "y" | ("z" | "zz")', rules)
+    assert len(made) < 3
+    machine = of_grammar("root ::= x | [0-9]\nx ::= " + " | ".join(f'("{w}" "a")' for w in words) + ' | "7"')
+    assert len(made) < 5
+    assert accepts(machine, "w499a") and accepts(machine, "7") and not accepts(machine, "w499")
+
+
+def test_strings_hold_the_other_quote_and_escapes() -> None:
+    machine = of_grammar("""root ::= "it's \\"q\\" \\\\" '"' '\\'x"y' """)
+    assert accepts(machine, """it's "q" \\"'x"y""")

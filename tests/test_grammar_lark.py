@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from grammar_kit import accepts, of_grammar
+from grammar_kit import LANGUAGES, accepts, of_grammar
 
 from plait.constrained.interface import ConstraintError
 
@@ -106,3 +106,17 @@ def test_schemas_inside() -> None:
 def test_errors_point(grammar: str, said: str) -> None:
     with pytest.raises(ConstraintError, match=said):
         of_grammar(grammar)
+
+
+def test_what_is_ignored_after_each_of_many_terminals_is_one_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    concat = LANGUAGES.concat
+    monkeypatch.setattr(LANGUAGES, "concat", lambda *parts: (made.append(len(parts)), concat(*parts))[1])
+    words = [f"w{at:03}" for at in range(500)]
+    grammar = "%ignore / +/\nstart: word+ [NUMBER]\nNUMBER: /[0-9]+/\nword: " + " | ".join(f'"{w}"' for w in words)
+    machine = of_grammar(grammar + ' | "x" "y"')
+    for text in ["w000", " w499  w007 12 ", "w123w124", "x y w001"]:
+        assert accepts(machine, text), text
+    for text in ["w500", "w00 0", "12", "x w001"]:
+        assert not accepts(machine, text), text
+    assert len(made) < 20

@@ -217,7 +217,9 @@ class _Parser:
         if isinstance(expression, Seq):
             return languages.concat(*(self.evaluated(part, known) for part in expression.parts))
         if isinstance(expression, Alt):
-            return languages.union(*(self.evaluated(option, known) for option in expression.options))
+            words = [one.text for one in expression.options if isinstance(one, Terminal) and one.text is not None]
+            others = [one for one in expression.options if not isinstance(one, Terminal) or one.text is None]
+            return languages.union(languages.literals(words), *(self.evaluated(option, known) for option in others))
         assert isinstance(expression, Repeat)
         return languages.repeat(self.evaluated(expression.body, known), expression.low, expression.high)
 
@@ -238,8 +240,17 @@ class _Parser:
             if not closing and _MORE.match(cursor.text, cursor.at):
                 cursor.match(_SPACE)
             if not cursor.take("|"):
-                return one_of(options)
+                return self.one_of(options)
             options.append(self.conjunction(closing))
+
+    def one_of(self, options: list[Expression]) -> Expression:
+        """What is ignored after each of many terminals is said once, after one of them: ``(a | b) skip``."""
+        ends = [isinstance(one, Seq) and len(one.parts) == 2 and one.parts[1] is self.skip for one in options]
+        if sum(ends) < 2:
+            return one_of(options)
+        terminals = [one.parts[0] for one, end in zip(options, ends, strict=True) if end and isinstance(one, Seq)]
+        others = [one for one, end in zip(options, ends, strict=True) if not end]
+        return one_of([Seq((Alt(tuple(terminals)), self.skip)), *others])
 
     def conjunction(self, closing: str) -> Expression:
         at = self.cursor.at

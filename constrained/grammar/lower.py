@@ -144,7 +144,7 @@ class _Lowering:
 
         def some(symbol: Hashable, written: Collection[Hashable]) -> bool:
             if isinstance(symbol, Terminal):
-                return symbol.language.longest != 0
+                return not symbol.blank
             return isinstance(symbol, Opaque) or symbol in written
 
         written = spread(
@@ -158,7 +158,7 @@ class _Lowering:
 
     def nullable(self, symbol: _Symbol) -> bool:
         if isinstance(symbol, Terminal):
-            return symbol.language.accepting
+            return symbol.nullable
         if isinstance(symbol, Opaque):
             return False
         found = self._nullable.get(symbol)
@@ -172,7 +172,7 @@ class _Lowering:
         known: Collection[Hashable] = ()
 
         def empty(symbol: Hashable) -> bool:
-            return symbol.language.accepting if isinstance(symbol, Terminal) else symbol in known
+            return symbol.nullable if isinstance(symbol, Terminal) else symbol in known
 
         def holds(symbol: Hashable, found: Collection[Hashable]) -> bool:
             nonlocal known

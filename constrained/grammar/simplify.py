@@ -70,7 +70,8 @@ def _said(name: Name) -> str:
 
 def _produces(expression: Expression, productive: Collection[Name], languages: Languages) -> bool:
     if isinstance(expression, Terminal):
-        return expression.language is not languages.EMPTY
+        text = expression.text
+        return expression.language is not languages.EMPTY if text is None else languages.spells(text)
     if isinstance(expression, Ref):
         return expression.name in productive
     if isinstance(expression, Seq):
@@ -126,10 +127,13 @@ class _Simplifier:
 
     # ------------------------------------------------------------ folding
 
-    def terminal(self, language: Language, parts: int, text: str | None = None) -> Terminal:
-        found = Terminal(language, text)
+    def terminal(self, language: Language, parts: int) -> Terminal:
+        found = Terminal(language)
         self.parts[found] = parts
         return found
+
+    def literal(self, text: str) -> Terminal:
+        return Terminal.of(text, self.languages.literal)
 
     def size(self, *terminals: Terminal) -> int:
         return sum(self.parts.get(terminal, 1) for terminal in terminals)
@@ -146,7 +150,7 @@ class _Simplifier:
         if isinstance(expression, Repeat):
             body = self.folded(expression.body)
             if expression.high == 0:
-                return self.terminal(self.languages.EPSILON, 1, "")
+                return self.literal("")
             if (expression.low, expression.high) == (1, 1):
                 return body
             if isinstance(body, Terminal):
@@ -175,15 +179,14 @@ class _Simplifier:
             elif part is not None:
                 found.append(part)
         if not found:
-            return self.terminal(self.languages.EPSILON, 1, "")
+            return self.literal("")
         return found[0] if len(found) == 1 else Seq(tuple(found))
 
     def _joined(self, run: list[Terminal]) -> Terminal:
         if len(run) == 1:
             return run[0]
         if all(one.text is not None for one in run):
-            text = "".join(one.text or "" for one in run)
-            return self.terminal(self.languages.literal(text), 1, text)
+            return self.literal("".join(one.text or "" for one in run))
         return self.terminal(self.languages.concat(*(one.language for one in run)), self.size(*run))
 
     def _alternatives(self, options: list[Expression]) -> Expression:
@@ -193,9 +196,18 @@ class _Simplifier:
         regular = [option for option in flat if isinstance(option, Terminal)]
         rest = [option for option in flat if not isinstance(option, Terminal)]
         if len(regular) > 1 and self.size(*regular) <= _PARTS:
-            union = self.languages.union(*(one.language for one in regular))
-            same = next((one for one in regular if one.language is union), None)
-            regular = [same if same is not None else self.terminal(union, self.size(*regular))]
+            words = {one.text: one for one in regular if one.text is not None}
+            others = [one for one in regular if one.text is None]
+            if others or len(words) > 1:
+                languages = [one.language for one in others]
+                if words:
+                    languages.append(self.languages.literals(words))
+                union = self.languages.union(*languages)
+                alone = [*others, *(words.values() if len(words) == 1 else ())]
+                same = next((one for one in alone if one.language is union), None)
+                regular = [same if same is not None else self.terminal(union, self.size(*regular))]
+            else:
+                regular = regular[:1]
         found = [*regular, *rest]
         return found[0] if len(found) == 1 else Alt(tuple(found))
 

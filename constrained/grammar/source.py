@@ -27,6 +27,7 @@ _LOW_HALF = re.compile(r"\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 _COUNT = re.compile("[0-9]{1,9}")
 _COUNTED = re.compile(r"\{\s*[0-9,]")
 _REGEX = re.compile(r"/((?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+)/")
+_UNQUOTED = re.compile(r"[^\"'\\\n]*")
 _WORD = re.compile(r"\w+|.", re.DOTALL)
 
 
@@ -125,7 +126,12 @@ class Cursor:
         start = self.at - 1
         found: list[str] = []
         while True:
+            found.append(self.match(_UNQUOTED) or "")
             char = self.peek()
+            if char == "'" != quote or char == '"' != quote:
+                self.at += 1
+                found.append(char)
+                continue
             if not char or char == "\n":
                 self.fail(
                     f"the string that begins here has no closing {quote} on its line (write \\n for a new line)", start
@@ -133,7 +139,7 @@ class Cursor:
             self.at += 1
             if char == quote:
                 return "".join(found)
-            found.append(self.escape("\"'[]/-^") if char == "\\" else char)
+            found.append(self.escape("\"'[]/-^"))
 
     def regex(self) -> str:
         """The pattern of a regex between slashes, which begins here."""
@@ -228,7 +234,7 @@ def _often(body: Expression, low: int, high: int | None) -> Repeat:
 
 
 def literal(languages: Languages, text: str) -> Terminal:
-    return Terminal(languages.literal(text), text)
+    return Terminal.of(text, languages.literal)
 
 
 def charset(languages: Languages, ranges: Ranges) -> Terminal:
@@ -237,7 +243,7 @@ def charset(languages: Languages, ranges: Ranges) -> Terminal:
 
 def caseless(languages: Languages, text: str) -> Language:
     """The text in any case, as Python's IGNORECASE has it."""
-    return languages.regex(f"(?i:{re.escape(text)})", "python")
+    return languages.regex(f"(?i:{re.escape(text)})", "python", ours=True)
 
 
 def regex_terminal(cursor: Cursor, languages: Languages, pattern: str, at: int) -> Terminal:

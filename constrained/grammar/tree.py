@@ -17,12 +17,39 @@ from ..regular.language import Language
 Name = Hashable
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Terminal:
-    """A regular language, written as it is. ``text``: the only string in it, where that is known."""
+    """A regular language, written as it is. ``text``: the only string in it, where that is known; its language is made
+    when it is first asked for, since of thousands of words side by side none is ever asked alone."""
 
-    language: Language
-    text: str | None = None
+    __slots__ = ("_language", "_make", "text")
+
+    def __init__(self, language: Language) -> None:
+        self._language: Language | None = language
+        self._make: Callable[[str], Language] | None = None
+        self.text: str | None = None
+
+    @staticmethod
+    def of(text: str, make: Callable[[str], Language]) -> Terminal:
+        """Just ``text``; ``make`` gives its language."""
+        found = Terminal.__new__(Terminal)
+        found._language, found._make, found.text = None, make, text
+        return found
+
+    @property
+    def language(self) -> Language:
+        if self._language is None:
+            assert self._make is not None and self.text is not None
+            self._language = self._make(self.text)
+        return self._language
+
+    @property
+    def nullable(self) -> bool:
+        return self.language.accepting if self.text is None else not self.text
+
+    @property
+    def blank(self) -> bool:
+        """There is nothing in it but the empty text."""
+        return self.language.longest == 0 if self.text is None else not self.text
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +124,7 @@ def references(expression: Expression) -> set[Name]:
 def nullable(expression: Expression, known: Collection[Name]) -> bool:
     """Whether it can be the empty text, if the rules in ``known`` can."""
     if isinstance(expression, Terminal):
-        return expression.language.accepting
+        return expression.nullable
     if isinstance(expression, Ref):
         return expression.name in known
     if isinstance(expression, Seq):

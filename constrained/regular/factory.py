@@ -48,9 +48,11 @@ class Factory:
 
     def text_node(self, text: str) -> Node:
         """Just ``text``."""
-        if not self._whole and not all(self.alphabet.one(ord(char)).ranges for char in text):
-            return self.FAIL
-        return self.sorted_words((text,))
+        return self.sorted_words((text,)) if self.spells(text) else self.FAIL
+
+    def spells(self, text: str) -> bool:
+        """Whether all of ``text`` is in the universe."""
+        return self._whole or all(self.alphabet.one(ord(char)).ranges for char in text)
 
     def words_node(self, texts: Iterable[str]) -> Node:
         """One of ``texts``; those with a code point outside of the universe are left out."""
