@@ -76,6 +76,7 @@ def test_json_pointers_in_fragments(pointer: str) -> None:
         ("#/$defs/Persn", r"leads nowhere in this schema; #/\$defs has no 'Persn' \(it has 'Person'\)"),
         ("#/allOf/01", "leads nowhere"),
         ("#/allOf/9", "leads nowhere"),
+        ("#/allOf/" + "9" * 5000, "leads nowhere"),  # more digits than int() takes
         ("#/allOf/-1", "leads nowhere"),
         ("#/title/x", "leads nowhere"),
         ("#/title", "leads to 'T', which is not a schema"),

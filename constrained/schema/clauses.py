@@ -13,6 +13,7 @@ its keywords is violated is decided key by key (:mod:`.objects`); a violated arr
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from .atoms import Clause, Clauses, Contains, Count, Has, Items, Unique
@@ -44,7 +45,7 @@ class ClauseAlgebra:
         self.formula: Formula[Clauses] = Formula(goals, self)
         #: object values of enum and const as schemas
         self._written: dict[Node, tuple[Node, ...]] = {}
-        self._exclusive: dict[tuple[frozenset[Literal], frozenset[str]], bool] = {}
+        self._apart: dict[tuple[frozenset[Literal], frozenset[str]], bool] = {}
 
     def meet(self, parts: list[Clauses]) -> Clauses:
         if not parts:
@@ -164,14 +165,27 @@ class ClauseAlgebra:
     def present(self, name: str, there: bool) -> Clauses:
         return self.top
 
-    def exclusive(self, one: Literal, other: Literal) -> bool:
-        pair = frozenset((one, other))
-        known = self._exclusive.get(pair)
+    def overlaps(self, branches: list[Literal]) -> list[list[int]]:
+        found: list[list[int]] = [[] for _ in branches]
+        for one, other in self.suspects(branches):
+            if branches[one] is branches[other] or not self._exclusive(branches[one], branches[other]):
+                found[one].append(other)
+                found[other].append(one)
+        return [sorted(others) for others in found]
+
+    def suspects(self, branches: list[Literal]) -> Iterable[tuple[int, int]]:
+        """The pairs that one look does not tell apart."""
+        return combinations(range(len(branches)), 2)
+
+    def _exclusive(self, one: Literal, other: Literal) -> bool:
+        """Whether the two are known not to hold together."""
+        key = frozenset((one, other)), self.formula.there
+        known = self._apart.get(key)
         if known is None:
             known, final = self.formula.settled(lambda: not self.meet([self.formula(one), self.formula(other)]))
             if not final:
                 return False  # one of them is still being worked out: what is missing of it may overlap
-            self._exclusive[pair] = known
+            self._apart[key] = known
         return known
 
 
@@ -190,13 +204,8 @@ class ObjectAlgebra(ClauseAlgebra):
     def present(self, name: str, there: bool) -> Clauses:
         return (frozenset((Has(name, there),)),)
 
-    def exclusive(self, one: Literal, other: Literal) -> bool:
-        kinds = self.conflicts.kinds_of_object(one)
-        if kinds:
-            for name, values in self.conflicts.kinds_of_object(other).items():
-                if name in kinds and kinds[name].isdisjoint(values):
-                    return True
-        return super().exclusive(one, other)
+    def suspects(self, branches: list[Literal]) -> Iterable[tuple[int, int]]:
+        return self.conflicts.not_told_apart(branches, self.formula.there)
 
     def impossible(self, clause: Clause) -> bool:
         held: list[Literal] = []

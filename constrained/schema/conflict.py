@@ -10,10 +10,13 @@ This keeps products of many if/then and oneOf small; whether what is left is pos
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
+from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from .formula import beside, conjuncts
 from .goals import Goals, Literal
 from .node import FIELDS, TYPES, Node
 from .scalars import kept_pattern
@@ -24,7 +27,23 @@ if TYPE_CHECKING:
 
 #: texts of a pattern that are looked at
 FEW = 8
+#: schemas beside each other in which a discriminator is looked for
+FEW_PARTS = 16
 _ALL, _STRING = frozenset(TYPES), frozenset({"string"})
+
+
+class _Kind(NamedTuple):
+    """The few values that a schema allows of a name, and whether the object has it where the schema holds."""
+
+    values: frozenset[Hashable]
+    needed: bool
+
+
+def _apart(mine: dict[str, _Kind], its: dict[str, _Kind]) -> bool:
+    return any(
+        (mine[name].needed or its[name].needed) and mine[name].values.isdisjoint(its[name].values)
+        for name in mine.keys() & its.keys()
+    )
 
 
 class Conflicts:
@@ -49,20 +68,43 @@ class Conflicts:
             return True
         return any(self._no_value(name, held, excluded.get(name, ())) for name in there)
 
-    def apart(self, one: Literal, other: Literal, there: frozenset[str]) -> bool:
-        """Whether a name that the object has if both hold has disjoint values in the two. ``there``: names it has."""
-        mine, its = one.node.properties, other.node.properties
-        for name in mine.keys() & its.keys():
-            if name in there or name in one.node.required or name in other.node.required:
-                values = self._values(mine[name], one)
-                if values is not None:
-                    others = self._values(its[name], other)
-                    if others is not None and values.isdisjoint(others):
-                        return True
-        return False
+    def not_told_apart(self, branches: list[Literal], there: frozenset[str]) -> Iterator[tuple[int, int]]:
+        """The pairs of schemas that may hold for one object, but for those told apart by a name that the object has if
+        both hold, and of which they allow other values: a discriminator. ``there``: names that the object has."""
+        kinds = [self._kinds(branch, there) for branch in branches]
+        counts = Counter(name for mine in kinds for name, kind in mine.items() if kind.needed)
+        usual = max(counts, key=counts.__getitem__, default="")
+        anybody: list[int] = []  # without values of that name, and with values but without the need to have it
+        optional: list[int] = []
+        by_value: dict[Hashable, list[int]] = {}
+        for at, mine in enumerate(kinds):
+            kind = mine.get(usual)
+            if kind is None:
+                others: Iterable[int] = range(at)
+                anybody.append(at)
+            else:
+                others = {*anybody, *(one for value in kind.values for one in by_value.get(value, ()))}
+                if not kind.needed:
+                    others |= set(optional)
+                    optional.append(at)
+                for value in kind.values:
+                    by_value.setdefault(value, []).append(at)
+            for one in others:
+                if not _apart(mine, kinds[one]):
+                    yield one, at
 
-    def _values(self, child: Node, around: Literal) -> frozenset[Hashable] | None:
-        return self.listed(self._goals.literal(child, around.scope).node)
+    def _kinds(self, literal: Literal, there: frozenset[str]) -> dict[str, _Kind]:
+        """What the schema says of names with few values, by name."""
+        parts = list(islice(beside(literal.node, conjuncts), FEW_PARTS))
+        needed = there.union(*(part.required for part in parts))
+        found: dict[str, _Kind] = {}
+        for part in parts:
+            for name, child in part.properties.items():
+                listed = self.listed(self._goals.literal(child, literal.scope).node)
+                if listed is not None:
+                    known = found.get(name)
+                    found[name] = _Kind(listed if known is None else known.values & listed, name in needed)
+        return found
 
     def _no_value(self, name: str, held: list[Literal], excluded: Iterable[Literal]) -> bool:
         kinds = _ALL

@@ -15,6 +15,7 @@ names that the object surely has (``there``), and what is found so is kept apart
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
@@ -36,14 +37,14 @@ MAX_NESTED = 100
 _NOBODY: frozenset[str] = frozenset()
 
 
-def _parts(node: Node) -> Iterable[Node]:
+def conjuncts(node: Node) -> Iterable[Node]:
     """The schemas that hold where it does."""
     return node.all_of if node.ref is None else (node.ref(), *node.all_of)
 
 
 def _branches(node: Node) -> Iterable[Node]:
     """The schemas that may apply to the same value."""
-    yield from _parts(node)
+    yield from conjuncts(node)
     yield from node.any_of or ()
     yield from node.one_of or ()
     yield from node.dependent_schemas.values()
@@ -52,7 +53,7 @@ def _branches(node: Node) -> Iterable[Node]:
             yield one
 
 
-def _beside(node: Node, within: Callable[[Node], Iterable[Node]]) -> Iterable[Node]:
+def beside(node: Node, within: Callable[[Node], Iterable[Node]]) -> Iterable[Node]:
     """It, and schemas that apply to the same value. (No literals: their order of creation means something.)"""
     queue, seen = [node], {node}
     for one in queue:
@@ -86,8 +87,14 @@ class Algebra(Protocol[T]):
     def unevaluated(self, literal: Literal, rest: Callable[[Literal], T]) -> T:
         """A node with unevaluatedItems or unevaluatedProperties; ``rest`` evaluates it without them."""
 
-    def exclusive(self, one: Literal, other: Literal) -> bool:
-        """Whether the two are known not to hold together (then oneOf needs no "and not the other")."""
+    def overlaps(self, branches: list[Literal]) -> list[list[int]]:
+        """For each branch of a oneOf, the others that may hold together with it: it needs "and not the other" for
+        these alone."""
+
+
+def all_others(branches: list[Literal]) -> list[list[int]]:
+    """:meth:`Algebra.overlaps` where nothing tells branches apart."""
+    return [[other for other in range(len(branches)) if other != at] for at in range(len(branches))]
 
 
 class Formula(Generic[T]):
@@ -146,7 +153,7 @@ class Formula(Generic[T]):
         if node.types is not None and self.kind not in node.types:
             return algebra.bottom if positive else algebra.top
         if positive and self.kind == "object" and self._chooses(node):
-            self.there |= frozenset(name for one in _beside(node, _parts) for name in one.required)
+            self.there |= frozenset(name for one in beside(node, conjuncts) for name in one.required)
         if (node.unevaluated_properties is not None and self.kind == "object") or (
             node.unevaluated_items is not None and self.kind == "array"
         ):
@@ -157,7 +164,7 @@ class Formula(Generic[T]):
         """Whether a oneOf speaks of the same value: only there it matters what else is known of it."""
         known = self._chosen.get(node)
         if known is None:
-            known = self._chosen[node] = any(one.one_of is not None for one in _beside(node, _branches))
+            known = self._chosen[node] = any(one.one_of is not None for one in beside(node, _branches))
         return known
 
     def _plain(self, literal: Literal) -> T:
@@ -192,6 +199,9 @@ class Formula(Generic[T]):
             branches = [sub(child) for child in node.any_of]
             yield algebra.join(branches) if positive else algebra.meet(branches)
         if node.one_of is not None:
+            if node.discriminator is not None and positive and self.kind == "object":
+                self.there |= {node.discriminator}
+                yield algebra.present(node.discriminator, True)
             yield self._one_of(literal, [make(child, scope) for child in node.one_of])
         if node.not_ is not None:
             yield sub(node.not_, False)
@@ -208,17 +218,14 @@ class Formula(Generic[T]):
     def _one_of(self, literal: Literal, branches: list[Literal]) -> T:
         """Exactly one of them; negated: none, or some two."""
         algebra, negation = self.algebra, self._goals.negation
-        overlaps: list[list[int]] = [[] for _ in branches]
-        for at, one in enumerate(branches):
-            for later in range(at + 1, len(branches)):
-                if one is branches[later] or not algebra.exclusive(one, branches[later]):
-                    overlaps[at].append(later)
-                    overlaps[later].append(at)
+        branches = [one for one in branches if one.node.types is None or self.kind in one.node.types]
+        overlaps = algebra.overlaps(branches)
         if literal.positive:
+            times = Counter(branches)
             cases = [
                 algebra.meet([self(branch), *(self(negation(branches[other])) for other in overlaps[at])])
                 for at, branch in enumerate(branches)
-                if branches.count(branch) == 1
+                if times[branch] == 1
             ]
             return algebra.join(cases)
         none = algebra.meet([self(negation(branch)) for branch in branches])

@@ -334,6 +334,14 @@ def _one_of(node: Node, value: Any, at: Resource) -> None:
     node.one_of = many(node, "oneOf", value, at)
 
 
+@keyword("discriminator", "applicator", since=D4)
+def _discriminator(node: Node, value: Any, at: Resource) -> None:
+    """OpenAPI's; whatever else is called so is an annotation."""
+    name = value.get("propertyName") if isinstance(value, dict) else None
+    if isinstance(name, str) and "oneOf" in node.source[0]:
+        node.discriminator = name
+
+
 @keyword("not", "applicator", since=D4)
 def _not(node: Node, value: Any, at: Resource) -> None:
     node.not_ = one(node, "not", value, at)

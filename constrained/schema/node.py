@@ -74,6 +74,8 @@ class Node:
     all_of: tuple[Node, ...] = ()
     any_of: tuple[Node, ...] | None = None
     one_of: tuple[Node, ...] | None = None
+    #: OpenAPI's, beside oneOf: every object has this key, and its value tells which branch is meant
+    discriminator: str | None = None
     not_: Node | None = None
     if_: Node | None = None
     then: Node | None = None

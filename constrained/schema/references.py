@@ -14,6 +14,7 @@ iterative pass over a document) when a reference names one.
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 TRUE = Node("#", always=True)
 FALSE = Node("#", always=False)
 _shell = Node.__new__
+#: a JSON pointer's token for an item; no list that is read has more of them
+_INDEX = re.compile("0|[1-9][0-9]{0,8}")
 
 
 class Resource:
@@ -227,7 +230,7 @@ class Resource:
                 if kind == drafts.ONE or kind == drafts.MANY:
                     kind = drafts.MANY if type(raw) is list else "schema"
             elif type(raw) is list:
-                if not (key.isascii() and key.isdigit()) or (key[0] == "0" and key != "0") or int(key) >= len(raw):
+                if not _INDEX.fullmatch(key) or int(key) >= len(raw):
                     return None
                 raw = raw[int(key)]
                 kind = "schema" if kind == drafts.MANY else "data"

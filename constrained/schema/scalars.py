@@ -17,6 +17,7 @@ from ..interface import ConstraintError
 from ..regular import formats, numbers
 from ..regular.language import Language
 from .errors import Unsupported
+from .formula import all_others
 from .goals import Literal
 from .node import Node
 
@@ -60,8 +61,8 @@ class ConstantAlgebra:
     def unevaluated(self, literal: Literal, rest: Callable[[Literal], Constants]) -> Constants:
         return rest(literal)
 
-    def exclusive(self, one: Literal, other: Literal) -> bool:
-        return False
+    def overlaps(self, branches: list[Literal]) -> list[list[int]]:
+        return all_others(branches)
 
 
 class LanguageAlgebra:
@@ -91,8 +92,8 @@ class LanguageAlgebra:
     def unevaluated(self, literal: Literal, rest: Callable[[Literal], Language]) -> Language:
         return rest(literal)
 
-    def exclusive(self, one: Literal, other: Literal) -> bool:
-        return False
+    def overlaps(self, branches: list[Literal]) -> list[list[int]]:
+        return all_others(branches)
 
 
 class StringAlgebra(LanguageAlgebra):

@@ -142,12 +142,11 @@ class _Total:
         return held
 
     def _one(self, branches: list[Literal]) -> list[Case]:
-        algebra, found = self._formula.algebra, list[Case]()
-        for at, branch in enumerate(branches):
+        found = list[Case]()
+        for branch, overlaps in zip(branches, self._formula.algebra.overlaps(branches), strict=True):
             ways = self.cases(branch)
-            for other in branches[:at] + branches[at + 1 :]:
-                if not algebra.exclusive(branch, other):
-                    ways = self._product(ways, self.fixed(self._goals.negation(other)))
+            for other in overlaps:
+                ways = self._product(ways, self.fixed(self._goals.negation(branches[other])))
             found.extend(ways)
         return found
 
