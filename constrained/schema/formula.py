@@ -16,7 +16,7 @@ names that the object surely has (``there``), and what is found so is kept apart
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 from .errors import SchemaError
@@ -104,9 +104,11 @@ class Formula(Generic[T]):
         self._goals = goals
         self.algebra = algebra
         self.kind = algebra.kind
-        #: literals being evaluated, and whether one of them was met again
+        #: literals being evaluated, and those of them that were met again: what is being found leans on them
         self._open: set[Literal] = set()
-        self._cut = False
+        self._met: set[Literal] = set()
+        #: values that lean on open literals, for as long as these are open
+        self._leaning: dict[tuple[Literal, Hashable], tuple[T, frozenset[Literal]]] = {}
         #: names that the object surely has, as schemas around the literal being evaluated say
         self.there: frozenset[str] = _NOBODY
         self._chosen: dict[Node, bool] = {}
@@ -117,12 +119,15 @@ class Formula(Generic[T]):
         found: T | None = literal.memo.get(key)
         if found is not None:
             return found
+        if (leaning := self._leaning.get((literal, key))) is not None:
+            self._met |= leaning[1]
+            return leaning[0]
         if literal in self._open:
-            self._cut = True
+            self._met.add(literal)
             return self.algebra.bottom
         if len(self._open) > MAX_NESTED:
             raise SchemaError("", literal.node.pointer, f"more than {MAX_NESTED} schemas apply to one value in a chain")
-        outer, self._cut = self._cut, False
+        outer, self._met = self._met, set()
         around, self.there = self.there, there
         self._open.add(literal)
         try:
@@ -131,20 +136,27 @@ class Formula(Generic[T]):
             raise SchemaError("", literal.node.pointer, str(reason)) from None
         finally:
             self._open.discard(literal)
-            cut, self._cut = self._cut, outer or self._cut
+            met, self._met = self._met, outer
             self.there = around
-        if not cut or not self._open:
-            self._cut = outer
+            if not self._open:
+                self._leaning.clear()  # what is left is of an evaluation that was broken off
+            elif literal in met:
+                self._leaning = {one: found for one, found in self._leaning.items() if literal not in found[1]}
+        met.discard(literal)
+        if met:
+            self._met |= met
+            self._leaning[literal, key] = value, frozenset(met)
+        else:
             literal.memo[key] = value
         return value
 
     def settled(self, question: Callable[[], bool]) -> tuple[bool, bool]:
         """The answer, and whether it leans on no literal that is still being evaluated."""
-        outer, self._cut = self._cut, False
+        outer, self._met = self._met, set()
         try:
-            return question(), not self._cut
+            return question(), not self._met
         finally:
-            self._cut = outer or self._cut
+            self._met |= outer
 
     def _evaluate(self, literal: Literal) -> T:
         node, positive, algebra = literal.node, literal.positive, self.algebra
