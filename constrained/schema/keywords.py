@@ -8,11 +8,12 @@ that can mean only one thing: ``dependencies``, ``items`` as a list with ``addit
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .dispatch import Handler, by_name, count, flag, keyword, many, mapping, names, number, one, text, wrong
-from .drafts import D4, D6, D7, D2019, D2020
+from .drafts import D3, D4, D6, D7, D2019, D2020
 from .formats import asserted
 from .node import TYPES, Node
 from .text import escaped, shown
@@ -20,6 +21,54 @@ from .values import json_key
 
 if TYPE_CHECKING:
     from .references import Resource
+
+
+# ---------------------------------------------------------------- a value for a field, and no more
+
+#: keyword, field of the Node, first draft
+_COUNTS = (
+    ("minLength", "min_length", D3),
+    ("maxLength", "max_length", D3),
+    ("minItems", "min_items", D3),
+    ("maxItems", "max_items", D3),
+    ("minContains", "min_contains", D2019),
+    ("maxContains", "max_contains", D2019),
+    ("minProperties", "min_properties", D4),
+    ("maxProperties", "max_properties", D4),
+)
+#: keyword, field, group, first draft
+_SCHEMAS = (
+    ("additionalProperties", "additional_properties", "applicator", D3),
+    ("propertyNames", "property_names", "applicator", D6),
+    ("unevaluatedItems", "unevaluated_items", "unevaluated", D2019),
+    ("unevaluatedProperties", "unevaluated_properties", "unevaluated", D2019),
+    ("not", "not_", "applicator", D4),
+    ("if", "if_", "applicator", D7),
+)
+_LISTS_OF_SCHEMAS = (("allOf", "all_of"), ("anyOf", "any_of"), ("oneOf", "one_of"))
+
+
+def _value(name: str, field: str, read: Callable[[Node, str, Any], Any]) -> Handler:
+    def handler(node: Node, value: Any, at: Resource) -> None:
+        setattr(node, field, read(node, name, value))
+
+    return handler
+
+
+def _schemas(name: str, field: str, read: Callable[[Node, str, Any, Resource], Any]) -> Handler:
+    def handler(node: Node, value: Any, at: Resource) -> None:
+        setattr(node, field, read(node, name, value, at))
+
+    return handler
+
+
+for _name, _field, _since in _COUNTS:
+    keyword(_name, "validation", _since)(_value(_name, _field, count))
+keyword("uniqueItems", "validation")(_value("uniqueItems", "unique_items", flag))
+for _name, _field, _group, _since in _SCHEMAS:
+    keyword(_name, _group, _since)(_schemas(_name, _field, one))
+for _name, _field in _LISTS_OF_SCHEMAS:
+    keyword(_name, "applicator", D4)(_schemas(_name, _field, many))
 
 
 # ---------------------------------------------------------------- any type
@@ -101,38 +150,27 @@ def _values(node: Node, name: str, values: list[Any]) -> None:
 # ---------------------------------------------------------------- numbers
 
 
-@keyword("minimum", "validation")
-def _minimum(node: Node, value: Any, at: Resource) -> None:
-    bound = number(node, "minimum", value)
-    if node.source[0].get("exclusiveMinimum") is True:
-        node.exclusive_minimum = bound
-    else:
-        node.minimum = bound
+def _bound(name: str, exclusive: str) -> Handler:
+    def handler(node: Node, value: Any, at: Resource) -> None:
+        field = f"exclusive_{name}" if node.source[0].get(exclusive) is True else name
+        setattr(node, field, number(node, name, value))
+
+    return handler
 
 
-@keyword("maximum", "validation")
-def _maximum(node: Node, value: Any, at: Resource) -> None:
-    bound = number(node, "maximum", value)
-    if node.source[0].get("exclusiveMaximum") is True:
-        node.exclusive_maximum = bound
-    else:
-        node.maximum = bound
+def _exclusive_bound(name: str, inclusive: str) -> Handler:
+    def handler(node: Node, value: Any, at: Resource) -> None:
+        if not isinstance(value, bool):
+            setattr(node, f"exclusive_{inclusive}", number(node, name, value))
+        elif value and inclusive not in node.source[0]:
+            raise wrong(node, name, f"true says nothing without {inclusive}; write the bound itself, as a number")
+
+    return handler
 
 
-@keyword("exclusiveMinimum", "validation")
-def _exclusive_minimum(node: Node, value: Any, at: Resource) -> None:
-    if not isinstance(value, bool):
-        node.exclusive_minimum = number(node, "exclusiveMinimum", value)
-    elif value and "minimum" not in node.source[0]:
-        raise wrong(node, "exclusiveMinimum", "true says nothing without minimum; write the bound itself, as a number")
-
-
-@keyword("exclusiveMaximum", "validation")
-def _exclusive_maximum(node: Node, value: Any, at: Resource) -> None:
-    if not isinstance(value, bool):
-        node.exclusive_maximum = number(node, "exclusiveMaximum", value)
-    elif value and "maximum" not in node.source[0]:
-        raise wrong(node, "exclusiveMaximum", "true says nothing without maximum; write the bound itself, as a number")
+for _name, _exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+    keyword(_name, "validation")(_bound(_name, _exclusive))
+    keyword(_exclusive, "validation")(_exclusive_bound(_exclusive, _name))
 
 
 @keyword("multipleOf", "validation", since=D4)
@@ -143,16 +181,6 @@ def _multiple_of(node: Node, value: Any, at: Resource) -> None:
 
 
 # ---------------------------------------------------------------- strings
-
-
-@keyword("minLength", "validation")
-def _min_length(node: Node, value: Any, at: Resource) -> None:
-    node.min_length = count(node, "minLength", value)
-
-
-@keyword("maxLength", "validation")
-def _max_length(node: Node, value: Any, at: Resource) -> None:
-    node.max_length = count(node, "maxLength", value)
 
 
 @keyword("pattern", "validation")
@@ -200,36 +228,6 @@ def _contains(node: Node, value: Any, at: Resource) -> None:
     node.contains_evaluates = at.dialect.draft >= D2020
 
 
-@keyword("minContains", "validation", since=D2019)
-def _min_contains(node: Node, value: Any, at: Resource) -> None:
-    node.min_contains = count(node, "minContains", value)
-
-
-@keyword("maxContains", "validation", since=D2019)
-def _max_contains(node: Node, value: Any, at: Resource) -> None:
-    node.max_contains = count(node, "maxContains", value)
-
-
-@keyword("minItems", "validation")
-def _min_items(node: Node, value: Any, at: Resource) -> None:
-    node.min_items = count(node, "minItems", value)
-
-
-@keyword("maxItems", "validation")
-def _max_items(node: Node, value: Any, at: Resource) -> None:
-    node.max_items = count(node, "maxItems", value)
-
-
-@keyword("uniqueItems", "validation")
-def _unique_items(node: Node, value: Any, at: Resource) -> None:
-    node.unique_items = flag(node, "uniqueItems", value)
-
-
-@keyword("unevaluatedItems", "unevaluated", since=D2019)
-def _unevaluated_items(node: Node, value: Any, at: Resource) -> None:
-    node.unevaluated_items = one(node, "unevaluatedItems", value, at)
-
-
 # ---------------------------------------------------------------- objects
 
 
@@ -247,16 +245,6 @@ def _pattern_properties(node: Node, value: Any, at: Resource) -> None:
     node.pattern_properties = found
 
 
-@keyword("additionalProperties", "applicator")
-def _additional_properties(node: Node, value: Any, at: Resource) -> None:
-    node.additional_properties = one(node, "additionalProperties", value, at)
-
-
-@keyword("propertyNames", "applicator", since=D6)
-def _property_names(node: Node, value: Any, at: Resource) -> None:
-    node.property_names = one(node, "propertyNames", value, at)
-
-
 @keyword("required", "validation", since=D4)
 def _required(node: Node, value: Any, at: Resource) -> None:
     if isinstance(value, bool):
@@ -266,16 +254,6 @@ def _required(node: Node, value: Any, at: Resource) -> None:
             f"is a list of names, not {shown(value)} (draft 3); list this name in 'required' of the object around it",
         )
     node.required = names(node, "required", value)
-
-
-@keyword("minProperties", "validation", since=D4)
-def _min_properties(node: Node, value: Any, at: Resource) -> None:
-    node.min_properties = count(node, "minProperties", value)
-
-
-@keyword("maxProperties", "validation", since=D4)
-def _max_properties(node: Node, value: Any, at: Resource) -> None:
-    node.max_properties = count(node, "maxProperties", value)
 
 
 @keyword("dependentRequired", "validation", since=D2019)
@@ -311,27 +289,7 @@ def _depends_on_schema(node: Node, name: str, needed: Node) -> None:
     node.dependent_schemas[name] = needed if other is None else Node(node.pointer, all_of=(other, needed))
 
 
-@keyword("unevaluatedProperties", "unevaluated", since=D2019)
-def _unevaluated_properties(node: Node, value: Any, at: Resource) -> None:
-    node.unevaluated_properties = one(node, "unevaluatedProperties", value, at)
-
-
 # ---------------------------------------------------------------- in place
-
-
-@keyword("allOf", "applicator", since=D4)
-def _all_of(node: Node, value: Any, at: Resource) -> None:
-    node.all_of = many(node, "allOf", value, at)
-
-
-@keyword("anyOf", "applicator", since=D4)
-def _any_of(node: Node, value: Any, at: Resource) -> None:
-    node.any_of = many(node, "anyOf", value, at)
-
-
-@keyword("oneOf", "applicator", since=D4)
-def _one_of(node: Node, value: Any, at: Resource) -> None:
-    node.one_of = many(node, "oneOf", value, at)
 
 
 @keyword("discriminator", "applicator", since=D4)
@@ -340,16 +298,6 @@ def _discriminator(node: Node, value: Any, at: Resource) -> None:
     name = value.get("propertyName") if isinstance(value, dict) else None
     if isinstance(name, str) and "oneOf" in node.source[0]:
         node.discriminator = name
-
-
-@keyword("not", "applicator", since=D4)
-def _not(node: Node, value: Any, at: Resource) -> None:
-    node.not_ = one(node, "not", value, at)
-
-
-@keyword("if", "applicator", since=D7)
-def _if(node: Node, value: Any, at: Resource) -> None:
-    node.if_ = one(node, "if", value, at)
 
 
 @keyword("then", "applicator", since=D7)
