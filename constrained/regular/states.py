@@ -6,7 +6,6 @@ dead ends, which :mod:`.emptiness` finds and ``classes`` leaves out.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from ..interface import ConstraintError
@@ -71,9 +70,9 @@ class State(Language):
             self.owner.grown(len(found))
         return found
 
-    @abstractmethod
     def expand(self) -> Classes:
         """:meth:`raw`, worked out. Stopped by an exception, it leaves what it found in the tables, and nothing here."""
+        raise NotImplementedError
 
     def classes(self) -> Classes:
         """The same without dead ends."""
