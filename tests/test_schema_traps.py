@@ -499,6 +499,41 @@ def test_branches_told_apart_by_a_key_that_another_schema_requires() -> None:
     assert both.writes({**good, "not": {"type": "c", "path": "p"}})
 
 
+def test_exclusions_that_depend_on_which_keys_came() -> None:
+    """As pyproject.toml's project table: what is listed as dynamic must not be given. Once 2^n cases for that key."""
+    fields = [f"field-{at}" for at in range(14)]
+
+    def listed(name: str) -> Any:
+        return {"required": ["dynamic"], "properties": {"dynamic": {"type": "array", "contains": {"const": name}}}}
+
+    project = {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in fields}
+        | {"dynamic": {"type": "array", "items": {"enum": fields}}},
+        "dependentSchemas": {name: {"not": listed(name)} for name in fields},
+        "oneOf": [listed("field-0"), {"required": ["field-0"]}],
+        "additionalProperties": False,
+    }
+    written = Written(project)
+    given = dict.fromkeys(fields, "x")
+    for value in (
+        given,
+        {**given, "dynamic": []},
+        {"dynamic": ["field-0"]},
+        {"field-3": "x", "dynamic": ["field-1", "field-0"]},
+        {"field-0": "x", "field-9": "x", "dynamic": ["field-1", "field-8"]},
+    ):
+        assert written.writes(value), value
+    for value in (
+        {},
+        {"dynamic": ["field-1"]},
+        {"field-0": "x", "dynamic": ["field-0"]},
+        {"field-3": "x", "dynamic": ["field-0", "field-3"]},
+        {**given, "dynamic": ["field-13"]},
+    ):
+        assert not written.writes(value), value
+
+
 def test_equal_items() -> None:
     equal = Written({"type": "array", "not": {"uniqueItems": True}})
     for value in ([1, 1], [1, 2, 1], [{"a": 1}, 2, {"a": 1}], ["a", "b", "a", "c"], [[], []]):

@@ -26,7 +26,7 @@ from .names import Matched, Names
 from .node import Node
 from .order import Order
 from .unevaluated import Unevaluated
-from .violations import Violating, Violation
+from .violations import FEW_PENDING, Violating, Violation
 
 if TYPE_CHECKING:
     from .compile import Compiler
@@ -247,7 +247,7 @@ class ObjectClause:
         order = self.order
         if order.lists and any(order.before_the_end(name, state.at) for name in self.needed(state)):
             return None
-        return state._replace(at=order.end)
+        return self._settled(state._replace(at=order.end))
 
     def last(self, state: State) -> Iterator[Key]:
         """Names and undeclared keys that come behind all lists."""
@@ -286,15 +286,30 @@ class ObjectClause:
             used = state.used | {name} if name in self.order.memory else state.used
             yield Key(name, -1, goal, State(at, used, state.pending, 0))
             return
-        after = State(at, state.used | {name}, state.pending, self._counted(state), state.banned)
+        after = self._settled(State(at, state.used | {name}, state.pending, self._counted(state), state.banned))
         then = self.dependent.get(name, ())
         if not all(one in after.used or self.available(after, one) for one in then):
             return
-        for way, pending in self._violating.ways(goal, state.pending, name, self.names.matched(name)):
+        due = self._due(after)
+        for way, pending in self._violating.ways(goal, after.pending, name, self.names.matched(name), due):
             yield Key(name, -1, way, self._trim(after._replace(pending=pending)))
 
     def _counted(self, state: State) -> int:
         return min(state.number + 1, self._counting)
+
+    def _settled(self, state: State) -> State:
+        """Without the violations that are certain, since a name that they require can no longer come."""
+        pending = frozenset(one for one in state.pending if not self._lacks(state, self.violations[one].required))
+        return state if len(pending) == len(state.pending) else state._replace(pending=pending)
+
+    def _lacks(self, state: State, names: tuple[str, ...]) -> bool:
+        return any(name not in state.used and not self.available(state, name) for name in names)
+
+    def _due(self, after: State) -> frozenset[int]:
+        """The violations that no later key can bring. Looked for where they are many: each halves the cases."""
+        if len(after.pending) <= FEW_PENDING:
+            return frozenset()
+        return frozenset(one for one in after.pending if not self._may_violate(one, after))
 
     def _trim(self, state: State) -> State:
         """Without what cannot matter any more, so that equal futures are one state."""

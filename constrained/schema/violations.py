@@ -78,26 +78,36 @@ class Violating:
         self._violations = violations
         self._names = names
         self._violators: dict[int, list[str | None]] = {}
-        self._known: dict[tuple[Goal, frozenset[int], str | None, Matched], Ways] = {}
+        self._known: dict[tuple[Goal, frozenset[int], str | None, Matched, frozenset[int]], Ways] = {}
 
-    def ways(self, goal: Goal, pending: frozenset[int], name: str | None, matched: Matched) -> Ways:
-        """The cases of a key's value: each pending violation happens here, or need not. ``name``: None for a cell."""
+    def ways(
+        self,
+        goal: Goal,
+        pending: frozenset[int],
+        name: str | None,
+        matched: Matched,
+        due: frozenset[int] = frozenset(),
+    ) -> Ways:
+        """The cases of a key's value: each pending violation happens here, or need not. ``name``: None for a cell.
+        ``due``: those that cannot happen later."""
         if not pending:
             return [(goal, pending)]
-        key = (goal, pending, name, matched)
+        key = (goal, pending, name, matched, due)
         found = self._known.get(key)
         if found is None:
             solver = self._compiler.solver
             outer = solver.begin()
             try:
-                found = self._new_ways(goal, pending, name, matched)
+                found = self._new_ways(goal, pending, name, matched, due)
             finally:
                 final = solver.end(outer)
             if final:
                 self._known[key] = found
         return found
 
-    def _new_ways(self, goal: Goal, pending: frozenset[int], name: str | None, matched: Matched) -> Ways:
+    def _new_ways(
+        self, goal: Goal, pending: frozenset[int], name: str | None, matched: Matched, due: frozenset[int]
+    ) -> Ways:
         solver, goals = self._compiler.solver, self._goals
         ways = [(goal, pending)]
         touched: list[tuple[int, list[Literal]]] = []
@@ -119,7 +129,7 @@ class Violating:
                 # one alone: the value may also hold it; several: it is said of each, since that leaves fewer cases
                 if len(touched) == 1 and len(pending) <= FEW_PENDING:
                     made.append((way, left))
-                else:
+                elif at not in due:
                     made.append((goals.goal((*way.literals, *literals)), left))
                 for literal in literals:
                     made.append((goals.goal((*way.literals, goals.negation(literal))), left - {at}))
