@@ -113,6 +113,19 @@ def test_a_position_of_ones_own_takes_part() -> None:
     assert languages.is_empty(languages.intersect(seven, languages.regex("[a-z]+")))
 
 
+def test_listed_words_are_compared_without_a_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    languages = Languages()
+    some, more = languages.literals(["a", "b", "cd"]), languages.literals(["b", "cd", "e", "f"])
+    pattern = languages.regex("[a-z]")
+    others = languages.complement(more)
+    monkeypatch.setattr(Language, "matches", lambda self, text: pytest.fail(f"{text} was walked"))
+    assert languages.intersect(some, more) is languages.literals(["b", "cd"])
+    assert languages.intersect(some, others) is languages.literals(["a"])
+    assert languages.intersect(some, others, more) is languages.EMPTY
+    monkeypatch.undo()
+    assert languages.intersect(pattern, others, some) is languages.literals(["a"])
+
+
 def test_finite() -> None:
     languages = Languages()
     assert languages.finite(languages.regex("a?b{1,2}"), 4) == ["ab", "abb", "b", "bb"]

@@ -87,7 +87,8 @@ class Languages(Arena):
         """What belongs to all ``parts`` (ANY if there are none)."""
         words = min((w for w in map(self._words_of, parts) if w is not None), key=len, default=None)
         if words is not None and len(words) <= FILTERED:
-            return self.literals([word for word in words if all(part.matches(word) for part in parts)])
+            tests = [self._test(part) for part in parts]
+            return self.literals([word for word in words if all(test(word) for test in tests)])
         return self._checked(self.all_of(self._restricted(list(parts))))
 
     def complement(self, language: Language) -> Language:
@@ -274,10 +275,9 @@ class Languages(Arena):
         excluded = [part.inner for part in flat if isinstance(part, Not)]
         if any(inner in flat for inner in excluded):
             return self.EMPTY
-        if len(excluded) > 1 and all(isinstance(inner, Union) for inner in excluded):
+        if len(excluded) > 1:
             flat = {part: None for part in flat if not isinstance(part, Not)}
-            rest = self.negated(self.state([t for inner in excluded if isinstance(inner, Union) for t in inner.terms]))
-            flat[rest] = None
+            flat[self.negated(self.state([term for inner in excluded for term in self._terms_of(inner)]))] = None
         shortest = max((part.shortest for part in flat), default=0)
         longest = min((part.longest for part in flat if part.longest is not None), default=None)
         if (high is not None and max(low, shortest) > high) or (longest is not None and max(low, shortest) > longest):
@@ -304,6 +304,9 @@ class Languages(Arena):
         if not isinstance(found, Both):
             found = self._boths[same] = Both(self, kept)
         return found
+
+    def _terms_of(self, language: Language) -> tuple[Term, ...]:
+        return language.terms if isinstance(language, Union) else (self.cons(self.embedded(language), self.END),)
 
     def _restricted(self, parts: list[Language]) -> list[Language]:
         """Repeats of one set of characters taken into the sets of the plain parts; a length window is left of them."""
@@ -364,6 +367,15 @@ class Languages(Arena):
             if type(term.node) is Words and term.rest is self.END:
                 return term.node.words
         return None
+
+    def _test(self, language: Language) -> Callable[[str], bool]:
+        """Its ``matches``, without a walk where it is a list of words, or all but these."""
+        inner = language.inner if isinstance(language, Not) else language
+        words = self._words_of(inner)
+        if words is None:
+            return language.matches
+        listed = frozenset(words)
+        return listed.__contains__ if inner is language else lambda word: word not in listed
 
     def negated(self, language: Language) -> Language:
         found = self._nots.get(language)
