@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from pushdown_kit import mixed_vocabulary
+from schema_kit import Written
 
 from plait.constrained.lexicon import Lexicon
 from plait.constrained.pushdown.machine import build
 from plait.constrained.pushdown.matcher import PushdownConstraint
 from plait.constrained.pushdown.rules import Indifferent, Rules
 from plait.constrained.schema.compile import compile_schema
+from plait.constrained.schema.errors import Unsupported
 from plait.constrained.schema.options import SchemaOptions
 from plait.constrained.schema.reader import read
 
@@ -73,3 +75,13 @@ def test_a_free_string_needs_no_look() -> None:
         matcher.mask()
         assert matcher.advance_bytes(bytes((value,)))
     assert len(made.machine.rules) == before
+
+
+def test_more_unique_items_than_can_be_looked_for_are_refused_at_once() -> None:
+    """All ten million values were listed first, without a look at the deadline."""
+    schema = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 10**8}, "uniqueItems": True}
+    with pytest.raises(Unsupported, match="minItems of more than 1,000"):
+        Written(schema | {"minItems": 10**7})
+    written = Written(schema | {"minItems": 10**7}, strict=False)
+    assert [problem.keyword for problem in written.options.relaxed] == ["uniqueItems"]
+    assert Written(schema | {"minItems": 2}).accepts("[1,2]")

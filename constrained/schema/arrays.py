@@ -158,8 +158,13 @@ class ArrayClause:
 
     def _be_unique(self, atom: Unique) -> None:
         from .twins import TwinItems
-        from .unique import UniqueItems
+        from .unique import MAX_UNIQUE, UniqueItems
 
+        if atom.holds and self.low > MAX_UNIQUE:
+            self.compiler.options.unsupported(
+                "uniqueItems", atom.pointer, f"cannot be kept beside a minItems of more than {MAX_UNIQUE:,}"
+            )
+            return
         if atom.holds:
             self.distinct = UniqueItems(self.compiler, self)
         elif self.simple:

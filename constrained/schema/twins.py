@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .arrays import TWIN, ArrayClause, Place, Row
 from .goals import Goal
-from .members import load, single
+from .instances import load, single
 from .values import json_key
 
 if TYPE_CHECKING:

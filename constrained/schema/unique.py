@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..regular.language import Language
 from .arrays import ArrayClause, Place, Row
 from .goals import Goal, Literal
-from .members import Values, load, members
+from .instances import Values, instances, load
 from .node import Node
 from .values import json_key
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: items with more possible values than this never run out of them, beyond those that minItems asks for
 FEW = 64
+#: so many items may minItems ask for where they are to be unique: as many values are looked for
+MAX_UNIQUE = 1_000
 
 
 class UniqueItems:
@@ -35,14 +37,14 @@ class UniqueItems:
         self._compiler = compiler
         self._clause = clause
         self._values: Values = {}
-        self._members: dict[Goal, Values | None] = {}
+        self._few: dict[Goal, Values | None] = {}
         self._scarce: Values | None = None
         self._excluded: dict[frozenset[Hashable], Literal] = {}
 
     def few(self, goal: Goal) -> Values | None:
-        if goal not in self._members:
-            self._members[goal] = members(self._compiler, goal, max(FEW, self._clause.low))
-        return self._members[goal]
+        if goal not in self._few:
+            self._few[goal] = instances(self._compiler, goal, max(FEW, self._clause.low))
+        return self._few[goal]
 
     def rows(self, place: Place) -> Iterator[Row]:
         """The cases of the next item, each with every value left out that may not stand here."""

@@ -8,10 +8,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from ..regular.language import Language
-from .arrays import ArrayClause
+from .arrays import ArrayClause, Place
 from .goals import Goal
 from .node import Node
-from .objects import ObjectClause
+from .objects import ObjectClause, State
 from .values import json_key
 
 if TYPE_CHECKING:
@@ -38,20 +38,20 @@ def single(value: Any) -> Node:
     return Node("#", values=(value,))
 
 
-def members(compiler: Compiler, goal: Goal, limit: int) -> Values | None:
+def instances(compiler: Compiler, goal: Goal, limit: int) -> Values | None:
     """The values by :func:`.values.json_key`, or None if they are more than ``limit`` (or not easily known)."""
     if goal in compiler.listing:
         return None  # its values hold values of its own kind: as many as one likes
     compiler.listing.add(goal)
     try:
-        return _members(compiler, goal, limit, 0)
+        return _instances(compiler, goal, limit, 0)
     except _TooMany:
         return None
     finally:
         compiler.listing.discard(goal)
 
 
-def _members(compiler: Compiler, goal: Goal, limit: int, depth: int) -> Values:
+def _instances(compiler: Compiler, goal: Goal, limit: int, depth: int) -> Values:
     listed = [literal.node.values for literal in goal.literals if literal.positive and literal.node.values is not None]
     if listed:
         found: Values = {}
@@ -96,26 +96,33 @@ def _of_kind(compiler: Compiler, goal: Goal, kind: str, limit: int, depth: int) 
 def _of_clause(compiler: Compiler, clause: ArrayClause | ObjectClause, limit: int, depth: int) -> Iterator[Any]:
     """Every array or object, shortest first. Stops with _TooMany rather than run on."""
     if isinstance(clause, ArrayClause):
-        if clause.unique is not None:
+        return _arrays(compiler, clause, limit, depth)
+    return _objects(compiler, clause, limit, depth)
+
+
+def _arrays(compiler: Compiler, clause: ArrayClause, limit: int, depth: int) -> Iterator[list[Any]]:
+    if clause.unique is not None:
+        raise _TooMany
+    begun: list[tuple[list[Any], Place]] = [([], clause.start)]
+    for items, place in begun:
+        if clause.may_end(place):
+            yield items
+        for row in clause.rows(place):
+            for value in _instances(compiler, row.goal, limit, depth + 1).values():
+                begun.append(([*items, value], row.after))
+        if len(begun) > 4 * limit:
             raise _TooMany
-        arrays = [((), clause.start)]
-        for written, place in arrays:
-            if clause.may_end(place):
-                yield list(written)
-            for row in clause.rows(place):
-                for value in _members(compiler, row.goal, limit, depth + 1).values():
-                    arrays.append(((*written, value), row.after))  # type: ignore[arg-type]
-            if len(arrays) > 4 * limit:
-                raise _TooMany
-        return
-    objects: list[tuple[dict[str, Any], Any]] = [({}, clause.start)]
-    for members_so_far, state in objects:
+
+
+def _objects(compiler: Compiler, clause: ObjectClause, limit: int, depth: int) -> Iterator[dict[str, Any]]:
+    begun: list[tuple[dict[str, Any], State]] = [({}, clause.start)]
+    for written, state in begun:
         if clause.may_end(state):
-            yield members_so_far
+            yield written
         for key in clause.keys(state):
             if key.name is None:
                 raise _TooMany
-            for value in _members(compiler, key.goal, limit, depth + 1).values():
-                objects.append(({**members_so_far, key.name: value}, key.after))
-        if len(objects) > 4 * limit:
+            for value in _instances(compiler, key.goal, limit, depth + 1).values():
+                begun.append(({**written, key.name: value}, key.after))
+        if len(begun) > 4 * limit:
             raise _TooMany
