@@ -9,8 +9,10 @@ import pytest
 
 from plait.constrained.charset import ALL
 from plait.constrained.interface import ConstraintError, Unfinished
+from plait.constrained.regular import numbers
 from plait.constrained.regular.language import Edges, Language
 from plait.constrained.regular.languages import Languages
+from plait.constrained.regular.states import Both
 
 LETTERS = [(97, 122)]
 
@@ -268,3 +270,11 @@ def test_capping_looks_at_shared_parts_once() -> None:
     assert nested.capped(20).capped(20) is nested.capped(20)
     within = languages.intersect(nested, languages.regex("[ab]{1,90}"))
     assert within.matches("ab") is nested.matches("ab")
+
+
+def test_what_is_left_out_of_whatever_kind_is_one_language() -> None:
+    languages = Languages()
+    some = [numbers.equal_to(languages, value) for value in range(50)]
+    found = languages.intersect(numbers.number(languages), *map(languages.complement, some))
+    assert isinstance(found, Both) and len(found.parts) == 2
+    assert not found.matches("49.0") and found.matches("50") and found.matches("7.5") and not found.matches("x")
