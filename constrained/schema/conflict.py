@@ -53,20 +53,30 @@ class Conflicts:
         self._goals = goals
         self._languages = languages
         self._keys: dict[Node, frozenset[Hashable] | None] = {}
+        # asked again for every clause of a product
+        self._excluded: dict[Literal, tuple[str, Node] | None] = {}
+        self._exact: dict[Node, frozenset[Hashable]] = {}
 
     def impossible(self, held: list[Literal], violated: list[Literal], there: set[str], absent: set[str]) -> bool:
         """``held`` and ``violated``: schemas whose object keywords hold or do not; names that are there, or absent."""
-        excluded: dict[str, list[Literal]] = {}
+        excluded: dict[str, list[Node]] = {}
         for literal in held:
             there.update(literal.node.required)
         for literal in violated:
-            name = _only_name(literal.node)
-            if name is not None:
-                there.add(name)
-                excluded.setdefault(name, []).append(self._goals.literal(literal.node.properties[name], literal.scope))
+            known = self._excluded[literal] if literal in self._excluded else self._exclude(literal)
+            if known is not None:
+                there.add(known[0])
+                excluded.setdefault(known[0], []).append(known[1])
         if not absent.isdisjoint(there):
             return True
         return any(self._no_value(name, held, excluded.get(name, ())) for name in there)
+
+    def _exclude(self, literal: Literal) -> tuple[str, Node] | None:
+        """The one name by whose value alone it can be violated, and what that value must not satisfy."""
+        name = _only_name(literal.node)
+        found = None if name is None else (name, self._goals.literal(literal.node.properties[name], literal.scope).node)
+        self._excluded[literal] = found
+        return found
 
     def not_told_apart(self, branches: list[Literal], there: frozenset[str]) -> Iterator[tuple[int, int]]:
         """The pairs of schemas that may hold for one object, but for those told apart by a name that the object has if
@@ -106,10 +116,10 @@ class Conflicts:
                     found[name] = _Kind(listed if known is None else known.values & listed, name in needed)
         return found
 
-    def _no_value(self, name: str, held: list[Literal], excluded: Iterable[Literal]) -> bool:
+    def _no_value(self, name: str, held: list[Literal], excluded: Iterable[Node]) -> bool:
         kinds = _ALL
         values: frozenset[Hashable] | None = None
-        barred = [literal.node for literal in excluded]
+        barred = list(excluded)
         for literal in held:
             node = literal.node
             child = node.properties.get(name)
@@ -132,10 +142,15 @@ class Conflicts:
         if values is None:
             return False
         for node in barred:
-            listed = self.listed(node)
-            if listed is not None and _only_values(node):
-                values -= listed
+            exact = self._exact.get(node)
+            values -= self._exactly(node) if exact is None else exact
         return not any(_kind(value) in kinds for value in values)
+
+    def _exactly(self, node: Node) -> frozenset[Hashable]:
+        """The values of an enum or const that is the whole schema; else none."""
+        listed = self.listed(node)
+        found = self._exact[node] = listed if listed is not None and _only_values(node) else frozenset()
+        return found
 
     def listed(self, node: Node) -> frozenset[Hashable] | None:
         """The values of enum or const, or the few texts of a pattern like ^this$; None: not that few."""
