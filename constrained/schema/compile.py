@@ -23,13 +23,13 @@ from .atoms import Clauses
 from .clauses import ArrayAlgebra, ObjectAlgebra
 from .errors import SchemaError
 from .formula import Formula, TooMany
-from .goals import Goal, Goals, Literal, plainly_satisfiable
+from .goals import Goal, Goals, Literal
 from .layout import Layout
 from .node import TYPES, Node
 from .objects import ObjectClause
 from .options import SchemaOptions
 from .productions import Members, Rows
-from .satisfy import Solver
+from .satisfy import Solver, plainly_satisfiable
 from .scalars import ConstantAlgebra, Constants, NumberAlgebra, StringAlgebra
 
 _TOO_DEEP = "the schema is nested too deeply; write fewer levels, or name parts of it in $defs"

@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from itertools import islice
-from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from .formula import beside, conjuncts
 from .goals import Goals, Literal
-from .node import FIELDS, TYPES, Node
+from .in_place import beside, conjuncts
+from .node import TYPES, Node, says_only
 from .scalars import kept_pattern
 from .values import json_key
 
@@ -185,13 +184,8 @@ def _only_name(node: Node) -> str | None:
     return next(iter(node.properties))
 
 
-_BESIDE_VALUES = attrgetter(*sorted(FIELDS - {"values", "resource", "source"}))
-_BLANK = _BESIDE_VALUES(Node(""))
-
-
-def _only_values(node: Node) -> bool:
-    """enum or const is the whole schema: every value listed satisfies it."""
-    return bool(_BESIDE_VALUES(node) == _BLANK)
+#: enum or const is the whole schema: every value listed satisfies it
+_only_values = says_only("values")
 
 
 def _kind(key: Hashable) -> str:

@@ -20,7 +20,8 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 from .errors import SchemaError
-from .goals import Goals, Literal, applies_in_place
+from .goals import Goals, Literal
+from .in_place import applies_in_place, beside, branches, conjuncts
 from .node import Node
 
 T = TypeVar("T")
@@ -35,33 +36,6 @@ MAX_NESTED = 100
 
 
 _NOBODY: frozenset[str] = frozenset()
-
-
-def conjuncts(node: Node) -> Iterable[Node]:
-    """The schemas that hold where it does."""
-    return node.all_of if node.ref is None else (node.ref(), *node.all_of)
-
-
-def _branches(node: Node) -> Iterable[Node]:
-    """The schemas that may apply to the same value."""
-    yield from conjuncts(node)
-    yield from node.any_of or ()
-    yield from node.one_of or ()
-    yield from node.dependent_schemas.values()
-    for one in (node.not_, node.if_, node.then, node.else_):
-        if one is not None:
-            yield one
-
-
-def beside(node: Node, within: Callable[[Node], Iterable[Node]]) -> Iterable[Node]:
-    """It, and schemas that apply to the same value. (No literals: their order of creation means something.)"""
-    queue, seen = [node], {node}
-    for one in queue:
-        yield one
-        for child in within(one):
-            if child not in seen:
-                seen.add(child)
-                queue.append(child)
 
 
 class Algebra(Protocol[T]):
@@ -176,7 +150,7 @@ class Formula(Generic[T]):
         """Whether a oneOf speaks of the same value: only there it matters what else is known of it."""
         known = self._chosen.get(node)
         if known is None:
-            known = self._chosen[node] = any(one.one_of is not None for one in beside(node, _branches))
+            known = self._chosen[node] = any(one.one_of is not None for one in beside(node, branches))
         return known
 
     def _plain(self, literal: Literal) -> T:

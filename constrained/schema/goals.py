@@ -12,10 +12,9 @@ but a ``$ref`` is the literal of its target.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from operator import attrgetter
 from typing import Any
 
-from .node import FIELDS, Node
+from .node import Node, says_only
 
 #: the resources entered on the way, outermost first, each named once: later entries cannot change a lookup
 Scope = tuple[str, ...]
@@ -121,52 +120,4 @@ class Goals:
         return Literal(node, scope, positive, len(self._literals))
 
 
-_BESIDE_REF = attrgetter(*sorted(FIELDS - {"ref", "resource", "source", "contains_evaluates"}))
-_BLANK = _BESIDE_REF(Node(""))
-
-
-def _only_refers(node: Node) -> bool:
-    return bool(_BESIDE_REF(node) == _BLANK)
-
-
-def applies_in_place(node: Node) -> bool:
-    """Whether other schemas speak of the same value: allOf, anyOf, $ref, ..."""
-    return (
-        node.ref is not None
-        or node.any_of is not None
-        or node.one_of is not None
-        or node.not_ is not None
-        or node.if_ is not None
-        or node.dynamic_ref is not None
-        or bool(node.all_of)
-        or bool(node.dependent_schemas)
-    )
-
-
-def plainly_satisfiable(literal: Literal) -> bool:
-    """Whether one look tells that some value satisfies it. Most schemas of properties are that simple."""
-    node = literal.node
-    if not literal.positive or node.always is not None or node.values is not None or applies_in_place(node):
-        return False
-    if node.unevaluated_properties is not None or node.unevaluated_items is not None:
-        return False
-    types = node.types
-    if types is None:
-        return True  # null
-    if "boolean" in types or "null" in types:
-        return True
-    if "string" in types and not (
-        node.pattern is not None or node.format is not None or node.min_length or node.max_length is not None
-    ):
-        return True
-    if "object" in types and not (node.required or node.min_properties):
-        return True
-    if "array" in types and not (node.min_items or node.contains is not None):
-        return True
-    return "number" in types and (
-        node.minimum is None
-        and node.maximum is None
-        and node.exclusive_minimum is None
-        and node.exclusive_maximum is None
-        and node.multiple_of is None
-    )
+_only_refers = says_only("ref", "contains_evaluates")

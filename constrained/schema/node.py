@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -135,3 +136,10 @@ class Node:
 
 #: every field that a shell has not set
 FIELDS = frozenset(one.name for one in fields(Node)) - {"pointer"}
+
+
+def says_only(*names: str) -> Callable[[Node], bool]:
+    """Whether a schema has nothing but these fields."""
+    others = attrgetter(*sorted(FIELDS - {*names, "resource", "source"}))
+    blank = others(Node(""))
+    return lambda node: bool(others(node) == blank)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from ..interface import ConstraintError, Unfinished
 from .errors import SchemaError
-from .goals import Goal
+from .goals import Goal, Literal
+from .in_place import applies_in_place
 
 if TYPE_CHECKING:
     from ..regular.languages import Languages
@@ -127,3 +128,32 @@ class Solver:
         deadline = self._languages.deadline
         if deadline is not None and time.monotonic() > deadline:
             raise Unfinished
+
+
+def plainly_satisfiable(literal: Literal) -> bool:
+    """Whether one look tells that some value satisfies it. Most schemas of properties are that simple."""
+    node = literal.node
+    if not literal.positive or node.always is not None or node.values is not None or applies_in_place(node):
+        return False
+    if node.unevaluated_properties is not None or node.unevaluated_items is not None:
+        return False
+    types = node.types
+    if types is None:
+        return True  # null
+    if "boolean" in types or "null" in types:
+        return True
+    if "string" in types and not (
+        node.pattern is not None or node.format is not None or node.min_length or node.max_length is not None
+    ):
+        return True
+    if "object" in types and not (node.required or node.min_properties):
+        return True
+    if "array" in types and not (node.min_items or node.contains is not None):
+        return True
+    return "number" in types and (
+        node.minimum is None
+        and node.maximum is None
+        and node.exclusive_minimum is None
+        and node.exclusive_maximum is None
+        and node.multiple_of is None
+    )
