@@ -2,11 +2,12 @@
 
 ::
 
-    "{" keys    keys -> names | last    names -> "a" ":" value tail | names without "a"    tail -> "}" | "," keys
+    "{" keys    keys -> names | last    names -> "a" ":" value tail | ... | names of the next block
+                                                                                           tail -> "}" | "," keys
     "[" items   items -> item tail | ...                                                   tail -> "]" | "," items
 
-There is one nonterminal per state. That a name may be passed over is said once, for the names behind it (``names
-without "a"``): with each of them as an alternative of each state, n optional keys would be n * n productions.
+There is one nonterminal per state. The names of a list that may come stand in it up to the end of their block, and the
+blocks behind are said once: with all names in each state, n optional keys would be n * n productions.
 
 Where a name or a value decides what may follow, the nonterminal behind it depends on it (``Rules.add_dependent``).
 """
@@ -24,6 +25,9 @@ from .objects import Key, ObjectClause, State, spelled
 
 if TYPE_CHECKING:
     from .compile import Compiler
+
+#: names of a list that stand beside each other. A machine opens one block after another, which costs it a turn each
+BLOCK = 32
 
 
 class Members:
@@ -70,11 +74,15 @@ class Members:
         return found
 
     def _expand_listed(self, state: State, which: int) -> Iterator[Production]:
-        yield from self._expand(state, self._clause.next_listed(state, which))
-        without = self._clause.without_next(state, which)
-        rest = None if without is None else self._listed(without, which)
-        if rest is not None:
-            yield (rest,)
+        here: State | None = state
+        while here is not None:
+            yield from self._expand(here, self._clause.next_listed(here, which))
+            here = self._clause.without_next(here, which)
+            if here is not None and here.at[which] % BLOCK == 0:
+                rest = self._listed(here, which)
+                if rest is not None:
+                    yield (rest,)
+                return
 
     def _last(self, state: State) -> int | None:
         """What begins with a key behind all lists."""
