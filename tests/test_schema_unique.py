@@ -15,8 +15,10 @@ from plait.constrained.pushdown.matcher import PushdownConstraint
 from plait.constrained.pushdown.rules import Indifferent, Rules
 from plait.constrained.schema.compile import compile_schema
 from plait.constrained.schema.errors import Unsupported
+from plait.constrained.schema.goals import Goal
 from plait.constrained.schema.options import SchemaOptions
 from plait.constrained.schema.reader import read
+from plait.constrained.schema.satisfy import Solver
 
 
 class _AlwaysLook(dict[int, Indifferent]):
@@ -75,6 +77,39 @@ def test_a_free_string_needs_no_look() -> None:
         matcher.mask()
         assert matcher.advance_bytes(bytes((value,)))
     assert len(made.machine.rules) == before
+
+
+PAIRS = [
+    ({"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}, "[{},{}]"),
+    (
+        {
+            "type": "object",
+            "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+            "required": ["a", "b"],
+            "additionalProperties": False,
+        },
+        '{{"a":{},"b":{}}}',
+    ),
+]
+
+
+@pytest.mark.parametrize(("items", "item"), PAIRS)
+def test_what_an_item_of_parts_takes_grows_with_the_items_before_and_not_with_their_square(
+    items: Any, item: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matcher = constraint({"type": "array", "items": items, "uniqueItems": True}, False).matcher()
+    asked: list[Goal] = []
+    ask = Solver.ask
+    monkeypatch.setattr(Solver, "ask", lambda solver, goal: (asked.append(goal), ask(solver, goal))[1])
+    took = []
+    assert matcher.advance_bytes(b"[")
+    for at in range(41):
+        before = len(asked)
+        assert matcher.advance_bytes(item.format(at, at).encode() + b",")
+        matcher.mask()
+        took.append(len(asked) - before)
+    assert sum(took[36:41]) <= 2.5 * sum(took[16:21])
+    assert not matcher.allows(item.format(7, 7).encode()) and matcher.allows(item.format(7, 8).encode())
 
 
 def test_more_unique_items_than_can_be_looked_for_are_refused_at_once() -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from . import singles
 from .atoms import Clause, Contains, Count, Items, Unique
 from .completion import Completion
 from .goals import Goal, Literal, Scope
@@ -298,6 +299,16 @@ class ArrayClause:
         goals = self._goals
         touched = [(at, self.violations[at]) for at in sorted(place.pending)]
         touched = [(at, rule) for at, rule in touched if rule.node(place.at) is not None]
+        alone = len(touched) == 1
+        single: dict[int, Literal] = {}
+        for at, rule in touched:
+            node = rule.node(place.at)
+            if node in goals.singles and node is not None and not rule.unless:
+                single[at] = goals.literal(node, rule.scope)
+        if len(single) > 1:
+            found = singles.cases(goals, goal, place.pending, single)
+            ways = [way for way in found if self.compiler.solver.ask(way[0])]
+            touched = [(at, rule) for at, rule in touched if at not in single]
         for at, rule in touched:
             node = rule.node(place.at)
             assert node is not None
@@ -306,7 +317,7 @@ class ArrayClause:
             made = []
             for way, left in ways:
                 # one alone: the item may also hold it; several: it is said of each, since that leaves fewer cases
-                if len(touched) == 1 or rule.unless:
+                if alone or rule.unless:
                     made.append((way, left))
                 else:
                     made.append((goals.goal((*way.literals, goals.negation(broken[0]))), left))

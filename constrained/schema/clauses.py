@@ -23,6 +23,7 @@ from .goals import Goals, Literal
 from .merged import Merger
 from .node import Node
 from .unevaluated import Unevaluated, total
+from .values import json_key
 
 if TYPE_CHECKING:
     from ..regular.languages import Languages
@@ -138,7 +139,9 @@ class ClauseAlgebra:
                 min_items=len(value),
                 max_items=len(value),
             )
-        return Node(pointer, values=(value,))
+        node = Node(pointer, values=(value,))
+        self.goals.singles[node] = json_key(value)
+        return node
 
     def unevaluated(self, literal: Literal, rest: Callable[[Literal], Clauses]) -> Clauses:
         return _absorbed(dict.fromkeys(self._unevaluated(literal, rest)))

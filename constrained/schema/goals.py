@@ -11,7 +11,7 @@ but a ``$ref`` is the literal of its target.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 from .node import Node, says_only
@@ -69,12 +69,24 @@ class Goals:
         self.never = Goal((), False)
         #: objects of enum and const as schemas
         self.constants: set[Node] = set()
+        #: values inside of those that have no parts, as schemas: their json_key
+        self.singles: dict[Node, Hashable] = {}
+        self._none_of: dict[frozenset[Hashable], Literal] = {}
 
     def literal(self, node: Node, scope: Scope, positive: bool = True) -> Literal:
         key = (node, scope, positive)
         found = self._literals.get(key)
         if found is None:
             found = self._literals[key] = self._new(node, scope, positive)
+        return found
+
+    def none_of(self, singles: Mapping[Hashable, Node]) -> Literal:
+        """None of some :attr:`singles`, given by their keys."""
+        key = frozenset(singles)
+        found = self._none_of.get(key)
+        if found is None:
+            values = tuple(value for node in singles.values() for value in node.values or ())
+            found = self._none_of[key] = self.literal(Node("#", values=values), (), False)
         return found
 
     def negation(self, literal: Literal) -> Literal:

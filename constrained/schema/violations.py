@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from . import singles
 from .goals import Goal, Literal
 from .keys import rule_of, unevaluated_rule
 from .unevaluated import Unevaluated
@@ -123,11 +124,19 @@ class Violating:
                 ways = [(way, left - {at}) for way, left in ways]
             else:
                 touched.append((at, literals))
+        alone = len(touched) == 1
+        single = {
+            at: literals[0] for at, literals in touched if len(literals) == 1 and literals[0].node in goals.singles
+        }
+        if len(single) > 1:
+            found = [case for way, left in ways for case in singles.cases(goals, way, left, single, due)]
+            ways = [way for way in found if solver.ask(way[0])]
+            touched = [(at, literals) for at, literals in touched if at not in single]
         for at, literals in touched:
             made: list[tuple[Goal, frozenset[int]]] = []
             for way, left in ways:
                 # one alone: the value may also hold it; several: it is said of each, since that leaves fewer cases
-                if len(touched) == 1 and len(pending) <= FEW_PENDING:
+                if alone and len(pending) <= FEW_PENDING:
                     made.append((way, left))
                 elif at not in due:
                     made.append((goals.goal((*way.literals, *literals)), left))
