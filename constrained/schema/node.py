@@ -35,7 +35,7 @@ class Node:
     types: frozenset[str] | None = None
     integer: bool = False
     #: the values of enum or const, as parsed JSON; numbers are int, float or Decimal (see :mod:`.values`). Compare them
-    #: by values.json_equal / json_key. Empty: nothing is allowed
+    #: by values.json_key. Empty: nothing is allowed
     values: tuple[Any, ...] | None = None
     # numbers
     minimum: Fraction | None = None

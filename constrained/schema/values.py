@@ -1,4 +1,4 @@
-"""JSON values: read from text exactly, and compared as JSON Schema compares them.
+"""JSON values: read from text exactly, and compared as JSON Schema compares them (6.1.2, 4.2.2): by :func:`json_key`.
 
 A number inside ``enum`` and ``const`` stays what it was: an int, a float (Python's ``repr`` is its value: 0.1 is one
 tenth), or a Decimal where the schema came as text. :func:`exact` is its value.
@@ -114,8 +114,3 @@ def json_key(value: Any, depth: int = 0) -> Hashable:
     if number is None:
         raise ConstraintError(f"{value!r} is not a JSON value; write JSON, with finite numbers")
     return number.numerator if number.denominator == 1 else number
-
-
-def json_equal(a: Any, b: Any) -> bool:
-    """Equality of JSON values as JSON Schema means it (6.1.2, 4.2.2): numbers by value, objects without order."""
-    return json_key(a) == json_key(b)
