@@ -13,6 +13,7 @@ from jsonschema import Draft3Validator, Draft4Validator, Draft6Validator, Draft2
 from node_validator import valid
 from referencing import Registry
 from referencing.jsonschema import specification_with
+from schema_kit import Written
 
 from plait.constrained.schema.options import SchemaOptions
 from plait.constrained.schema.reader import read
@@ -140,3 +141,18 @@ def test_draft_3(schema: dict[str, Any]) -> None:
     instances += [{"a": 1, "b": 2}, {"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 2, "c": 3, "d": 4}, {"b": 1, "c": 1}]
     for instance in instances:
         assert valid(root, instance) == judge.is_valid(instance), instance
+
+
+def test_formats_of_draft_3_have_names_and_meanings_of_their_own() -> None:
+    def written(name: str, **options: Any) -> Written:
+        return Written(
+            {"$schema": "http://json-schema.org/draft-03/schema#", "type": "string", "format": name}, **options
+        )
+
+    assert written("time").writes("08:30:06") and not written("time").writes("08:30:06Z")
+    assert not written("time").writes("8:30 AM") and not written("time").writes("24:30:06")
+    assert written("host-name").writes("www.example.com") and not written("host-name").writes("-a")
+    assert written("ip-address").writes("192.168.0.1") and not written("ip-address").writes("256.256.256.256")
+    assert written("ip-address", format="annotate").writes("256.256.256.256")
+    later = Written({"$schema": "http://json-schema.org/draft-04/schema#", "type": "string", "format": "host-name"})
+    assert later.writes("-a")  # there it is as unknown as any other name

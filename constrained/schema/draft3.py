@@ -5,20 +5,26 @@
     {"properties": {"a": {"required": true}}}      required: ["a"] of the object around
     divisibleBy, extends, disallow                 multipleOf, allOf, not type
     type: ["string", {...}], type: "any"           anyOf; nothing
+    format: host-name, ip-address, time            hostname, ipv4; hh:mm:ss without a zone
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .dispatch import by_name, flag, keyword, many, number, one, wrong
+from .dispatch import by_name, flag, keyword, many, number, one, text, wrong
 from .drafts import D3
-from .keywords import types_of
+from .formats import asserted
+from .keywords import asserts_formats, types_of
 from .node import Node
 from .text import shown
 
 if TYPE_CHECKING:
     from .references import Resource
+
+#: formats that later drafts have under another name
+_FORMATS = {"host-name": "hostname", "ip-address": "ipv4"}
+_TIME = "^(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]$"
 
 
 @keyword("properties", "applicator", until=D3)
@@ -60,6 +66,17 @@ def _type(node: Node, value: Any, at: Resource) -> None:
 @keyword("disallow", "validation", until=D3)
 def _disallow(node: Node, value: Any, at: Resource) -> None:
     node.not_ = _one_of_types(node, "disallow", value, at) or Node(node.pointer, always=True)
+
+
+@keyword("format", "format", until=D3)
+def _format(node: Node, value: Any, at: Resource) -> None:
+    name = _FORMATS.get(given := text(node, "format", value), given)
+    if not asserts_formats(at):
+        return
+    if name == "time":
+        node.all_of = (*node.all_of, Node(node.pointer, pattern=_TIME))
+    elif asserted(name):
+        node.format = name
 
 
 def _one_of_types(node: Node, name: str, value: Any, at: Resource) -> Node | None:

@@ -193,9 +193,12 @@ def _pattern(node: Node, value: Any, at: Resource) -> None:
 @keyword("format", "format")
 def _format(node: Node, value: Any, at: Resource) -> None:
     name = text(node, "format", value)
-    asserts = at.registry.options.format == "assert" or "format-assertion" in at.dialect.vocabularies
-    if asserts and asserted(name):
+    if asserts_formats(at) and asserted(name):
         node.format = name
+
+
+def asserts_formats(at: Resource) -> bool:
+    return at.registry.options.format == "assert" or "format-assertion" in at.dialect.vocabularies
 
 
 # ---------------------------------------------------------------- arrays
