@@ -107,3 +107,11 @@ def test_kinds_that_nobody_needs_tell_nothing_apart() -> None:
     assert written.accepts('{"kind":"k0"}')
     assert not written.accepts('{"same":"x"}')
     assert written.accepts('{"p1":"x"}')
+
+
+def test_a_discriminator_that_a_branch_knows_nothing_of_is_an_annotation() -> None:
+    closed = {"type": "object", "properties": {"p9": {"type": "integer"}}, "additionalProperties": False}
+    union = {"discriminator": {"propertyName": "kind"}, "oneOf": [branch(0, required=["kind"]), closed]}
+    written = Written(union)
+    assert written.accepts('{"p9":1}')
+    assert written.accepts('{"kind":"k0"}')

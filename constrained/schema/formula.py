@@ -71,6 +71,15 @@ def all_others(branches: list[Literal]) -> list[list[int]]:
     return [[other for other in range(len(branches)) if other != at] for at in range(len(branches))]
 
 
+def _all_have(name: str, several: list[Literal]) -> bool:
+    """Whether all schemas of a oneOf speak of the key that OpenAPI's discriminator names."""
+    return all(
+        any(name in part.properties for part in beside(one.node, conjuncts))
+        for one in several
+        if one.node.types is None or "object" in one.node.types
+    )
+
+
 class Formula(Generic[T]):
     """Evaluates literals in one algebra, with a memo. A schema that needs itself, in place, holds for no value."""
 
@@ -185,10 +194,12 @@ class Formula(Generic[T]):
             branches = [sub(child) for child in node.any_of]
             yield algebra.join(branches) if positive else algebra.meet(branches)
         if node.one_of is not None:
-            if node.discriminator is not None and positive and self.kind == "object":
-                self.there |= {node.discriminator}
-                yield algebra.present(node.discriminator, True)
-            yield self._one_of(literal, [make(child, scope) for child in node.one_of])
+            several = [make(child, scope) for child in node.one_of]
+            name = node.discriminator
+            if name is not None and positive and self.kind == "object" and _all_have(name, several):
+                self.there |= {name}
+                yield algebra.present(name, True)
+            yield self._one_of(literal, several)
         if node.not_ is not None:
             yield sub(node.not_, False)
         if node.if_ is not None and (node.then is not None or node.else_ is not None):
