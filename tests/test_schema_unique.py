@@ -67,16 +67,48 @@ def test_masks_are_those_of_looking_at_every_value(items: Any, text: str) -> Non
     assert quick.accepting
 
 
-def test_a_free_string_needs_no_look() -> None:
+@pytest.mark.parametrize(
+    "items",
+    [
+        {"type": "string"},
+        {"type": "string", "pattern": "^[a-h]?[a-h]$"},
+        {"type": "string", "pattern": "^[a-i][a-h]$"},
+        {"type": "string", "maxLength": 1},
+        {"type": "integer", "minimum": 0, "maximum": 90},
+        {"type": "object", "properties": {"a": {"type": "boolean"}, "b": {"enum": [*range(40)]}}},
+    ],
+)
+def test_masks_behind_many_items_are_those_of_looking_at_every_value(items: Any) -> None:
+    """With 72 strings, nearly all are used up; of others there are always more."""
+    schema = {"type": "array", "items": items, "uniqueItems": True}
+    quick, exact = constraint(schema, False).matcher(), constraint(schema, True).matcher()
+    if items["type"] == "string":
+        values = ['"' + a + b + '"' for a in "abcdefghi" for b in "abcdefgh"] if "maxLength" not in items else []
+        values = values or [f'"{chr(48 + at)}"' for at in range(70) if chr(48 + at) != "\\"]
+        values = [value for value in values if "i" not in value] if "?" in items.get("pattern", "") else values
+    elif items["type"] == "object":
+        values = [f'{{"b":{at}}}' for at in range(40)] + [f'{{"a":true,"b":{at}}}' for at in range(30)]
+    else:
+        values = [str(at) for at in range(80)]
+    written = ("[" + ",".join(values[:-2])).encode()
+    assert quick.advance_bytes(written) and exact.advance_bytes(written)
+    for value in ("," + values[-2] + "," + values[-1]).encode():
+        assert quick.mask().tolist() == exact.mask().tolist()
+        assert quick.advance_bytes(bytes((value,))) and exact.advance_bytes(bytes((value,)))
+    assert quick.mask().tolist() == exact.mask().tolist()
+
+
+@pytest.mark.parametrize("before", [1, 100])
+def test_a_free_string_needs_no_look(before: int) -> None:
     schema = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
     made = constraint(schema, False)
     matcher = made.matcher()
-    assert matcher.advance_bytes(b'["a","')
-    before = len(made.machine.rules)
+    assert matcher.advance_bytes(('["a",' + "".join(f'"a{at}",' for at in range(1, before)) + '"').encode())
+    rules = len(made.machine.rules)
     for value in b"some longer text":
         matcher.mask()
         assert matcher.advance_bytes(bytes((value,)))
-    assert len(made.machine.rules) == before
+    assert len(made.machine.rules) == rules
 
 
 PAIRS = [

@@ -38,6 +38,7 @@ class UniqueItems:
         self._clause = clause
         self._values: Values = {}
         self._few: dict[Goal, Values | None] = {}
+        self._many: dict[tuple[Goal, int], bool] = {}
         self._scarce: Values | None = None
         self._excluded: dict[frozenset[Hashable], Literal] = {}
 
@@ -59,16 +60,21 @@ class UniqueItems:
         """Whether ``rest``, behind an item whose next place is ``place``, is possible whatever the item was, if it is
         at all. It closes no other item, so only what it leaves of the next one matters: values that are not used yet.
         """
-        if len(place.used) >= FEW - 1 or self._all_scarce():
+        if self._all_scarce():
             return False
         if not rest or rest[:1] == b"]":
             return self._clause.may_end(place)
         item = rest[1:].lstrip(b" \n")
-        return rest[:1] == b"," and all(self._plenty(row.goal, item) for row in self._clause.moves(place))
+        most = FEW
+        while most < len(place.used) + 2:
+            most *= 2
+        return rest[:1] == b"," and all(self._plenty(row.goal, item, most) for row in self._clause.moves(place))
 
-    def _plenty(self, goal: Goal, begun: bytes) -> bool:
-        """Whether many values of ``goal`` begin as ``begun`` does (which closes none), or none at all."""
+    def _plenty(self, goal: Goal, begun: bytes, most: int) -> bool:
+        """Whether more than ``most`` values of ``goal`` begin as ``begun`` does (which closes none), or none at all."""
         compiler = self._compiler
+        if not self._more(goal, most):
+            return False
         if not begun:
             return True  # values are not scarce
         if begun[:1] != b'"':
@@ -79,7 +85,16 @@ class UniqueItems:
         languages = compiler.languages
         if strings is languages.EMPTY or strings is languages.ANY:
             return True
-        return begun == b'"' and languages.finite(strings, FEW) is None
+        return begun == b'"' and languages.finite(strings, most) is None
+
+    def _more(self, goal: Goal, most: int) -> bool:
+        """Whether ``goal`` has more values than that."""
+        if most <= FEW:
+            return self.few(goal) is None
+        found = self._many.get((goal, most))
+        if found is None:
+            found = self._many[goal, most] = instances(self._compiler, goal, most) is None
+        return found
 
     def follow(self, place: Place, text: bytes) -> Place:
         """The state after an item that was written as ``text``."""
