@@ -37,6 +37,11 @@ CALC = """
         ('start: "a" ~ 3 | "b" ~ 1..2', ["aaa", "b", "bb"], ["aa", "bbb"]),
         ('start: list\nlist: item | list item\nitem: A | B\nA: "a"+\nB: A "b"', ["aab", "abaa"], ["b"]),
         ('start: A | B\nA: "list" | "listen"\nB: A "ed"', ["list", "listened", "listed"], ["listene"]),
+        (
+            'start: ab{2,3} T {2} ("x") {,1} "y" *\nab: "a" | "b"\nT: N { 1, }\nN: "1" | "2"',
+            ["ab12", "aba121x"],
+            ["a12", "ab1"],
+        ),
         ("!start: _x\n_x: /\\/[a-z]\\/x/x", ["/q/x"], ["q"]),
         ('start: "\\u00e9\\n" "\\"" | ', ['é\n"', ""], ["é"]),
         ("%import common.ESCAPED_STRING -> S\nstart: S", ['"a\\"b"', '""'], ['"', '"\n"']),

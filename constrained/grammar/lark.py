@@ -4,7 +4,7 @@
 
     ?start: sum                              rules in lower case, ? and ! before a name mean nothing here
     sum: product (("+" | "-") product)*      "strings", "any case"i, "a".."z", /regex/flags
-    product: NUMBER ~ 1..3                   ( ) groups, [ ] optional parts, * + ?, ~ n and ~ n..m
+    product: NUMBER ~ 1..3                   ( ) groups, [ ] optional parts, * + ?, ~ n..m or {n,m}
     NUMBER: /[0-9]+/ & ~"0"                  terminals in upper case: regular, no recursion; & both, ~ all but
     %import common.WS                        %import common (A, B), -> another name
     %ignore WS                               may stand before and after every terminal
@@ -289,6 +289,8 @@ class _Parser:
             body = cursor.repeated(body, lambda: cursor.match(_BLANK))
             mark = cursor.at
             cursor.match(_BLANK)
+            if cursor.at > mark and (cursor.peek() in ("*", "+", "?") or cursor.counts()):
+                continue
             if not cursor.take("~"):
                 cursor.at = mark
                 return body
@@ -331,7 +333,7 @@ class _Parser:
         name = cursor.match(_NAME)
         if name is None:
             return None
-        if cursor.peek() == "{":
+        if cursor.peek() == "{" and not cursor.counts():
             cursor.fail(f"templates ({name}{{...}}) are not supported: write the rule once for each use", at)
         ref = self.names.ref(name, at)
         if _is_terminal(name):

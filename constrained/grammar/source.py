@@ -197,7 +197,7 @@ class Cursor:
                 body = _often(body, 1, None)
             elif self.take("?"):
                 body = _often(body, 0, 1)
-            elif self.peek() == "{" and _COUNTED.match(self.text, self.at):
+            elif self.counts():
                 self.at += 1
                 space()
                 low = self.match(_COUNT)
@@ -212,6 +212,10 @@ class Cursor:
                 body = self.counted(body, int(low or 0), None if high is None else int(high), start)
             else:
                 return body
+
+    def counts(self) -> bool:
+        """A repeat in braces stands here."""
+        return _COUNTED.match(self.text, self.at) is not None
 
     def counted(self, body: Expression, low: int, high: int | None, at: int) -> Expression:
         if high is not None and high < low:
