@@ -7,9 +7,10 @@ mask    time per sampled token with a schema's mask and without, for the same id
         jump-forward, batch 1 and 8; medians of alternating repeats.
 jump    forward passes of a JSON gen with fixed keys, with jump-forward and for the same ids without.
 finish  50 schemas of the cases (seeded; maxLength 200 and maxItems 5 wherever a string, a key or an array may come that
-        nothing bounds, in undeclared and untyped values too) x 4 prompts that show one instance, temperature 1,
-        max_tokens 2048, through Runtime: how many end by themselves, and whether those validate; once as the schemas
-        are, once with undeclared=False (no keys beside declared ones). Needs --cases
+        nothing bounds, in undeclared and untyped values too) x 4 chats that show one instance, temperature 1,
+        max_tokens 2048, at most one space after ":" and ",", through Runtime: how many end, how many of those because
+        they were wrapped up, and whether they validate; once as the schemas are, once with undeclared=False (no keys
+        beside declared ones). Needs --cases
         (maskbench_open.jsonl.gz and tool_schemas_open.jsonl.gz, not part of this repository) and jsonschema.
 """
 
@@ -64,11 +65,15 @@ INVOICE: dict[str, Any] = {
 }
 INVOICE["required"] = list(INVOICE["properties"])
 PROMPT = "The invoice of Kari Nordmann, Storgata 1, 01550 Norway, number A-1042, over 129.50 NOK, as JSON:\n"
+#: what the system says, and the user
 TASKS = (
-    "Schema: {schema}\nExample: {example}\nAnother example: ",
-    "JSON documents, one per line, all of the schema {schema}\n{example}\n{example}\n",
-    "Input: {example}\nOutput as compact JSON: ",
-    "Schema: {schema}\nJSON: {example}\nJSON: ",
+    ("You answer with JSON.", "Schema: {schema}\nExample: {example}\nGive another example as JSON."),
+    (
+        "You write JSON documents that match a schema.",
+        "Write one JSON document of this schema, as compact JSON, like the example.\n{schema}\n{example}",
+    ),
+    ("You are a helpful AI assistant.", "Answer with JSON like this: {example}"),
+    ("You extract data as JSON.", "Extract the data of this text as JSON.\nSchema: {schema}\nText: {example}"),
 )
 #: characters of the schema and of the instance in a prompt
 SHOWN_SCHEMA, SHOWN_EXAMPLE = 800, 600
@@ -302,24 +307,26 @@ def finishes(
     import plait
 
     @plait.function
-    def program(s: Any, prompt: str, schema: Any, seed: int) -> None:
-        s += prompt
-        s += plait.gen("value", max_tokens, json_schema=schema, undeclared=undeclared, temperature=1.0, seed=seed)
+    def program(s: Any, system: str, user: str, schema: Any, seed: int) -> None:
+        s += plait.system(system) + plait.user(user)
+        how = {"json_schema": schema, "undeclared": undeclared, "whitespace": "single"}
+        s += plait.assistant(plait.gen("value", max_tokens, temperature=1.0, seed=seed, **how))
 
     schemas = chosen(cases, count, seed, undeclared)
     items = [
         {
-            "prompt": task.format(schema=json.dumps(schema)[:SHOWN_SCHEMA], example=example[:SHOWN_EXAMPLE]),
+            "system": system,
+            "user": user.format(schema=json.dumps(schema)[:SHOWN_SCHEMA], example=example[:SHOWN_EXAMPLE]),
             "schema": schema,
             "seed": 4 * place + number,
         }
         for place, (_, schema, example) in enumerate(schemas)
-        for number, task in enumerate(TASKS)
+        for number, (system, user) in enumerate(TASKS)
     ]
     began = time.perf_counter()
     reasons: Counter[str] = Counter()
     wrong: list[str] = []
-    sampled = forced = partial = 0
+    sampled = forced = partial = wrapped = 0
     with Runtime(model, mode=mode) as runtime:  # type: ignore[arg-type]
         states = program.run_batch(items, backend=runtime, num_threads=32, generator_style=True)
         for place, (item, state) in enumerate(zip(items, states)):
@@ -333,6 +340,7 @@ def finishes(
             sampled += result.usage.sampled
             forced += result.usage.forced
             reasons[str(result.finish_reason)] += 1
+            wrapped += result.usage.wrapped > 0
             if result.finish_reason == "length":
                 partial += result.partial and result.value is not None
                 print(f"    cut: {name}: {result.text[:60]!r} ... {result.text[-80:]!r}", flush=True)
@@ -344,7 +352,10 @@ def finishes(
             except (ValueError, jsonschema.ValidationError) as error:
                 wrong.append(f"{name}: {str(error)[:200]}: {result.text[:200]!r}")
     total, ended, seconds = len(items), reasons["stop"], time.perf_counter() - began
-    print(f"finish, undeclared={undeclared}: {total} outputs, {100 * ended / total:.1f} % end by themselves (>= 95 %)")
+    print(
+        f"finish, undeclared={undeclared}: {total} outputs, {100 * ended / total:.1f} % end whole (>= 95 %), "
+        f"{100 * (ended - wrapped) / total:.1f} % by themselves, {wrapped} wrapped up before max_tokens"
+    )
     print(f"finish: {dict(reasons)}")
     print(f"finish: {len(wrong)} of these do not validate (0)")
     print(f"finish: {partial} of the {reasons['length']} that were cut have a partial value")

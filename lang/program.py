@@ -237,13 +237,18 @@ class Program:
                 self.notices.say("relaxed", expr.site, f"{expr.label} (strict=False) relaxes: {'; '.join(notes)}")
             cut = any(done is not None and done.reason == "length" for done in outcome.dones)
             if cut and sampling.max_tokens and not sampling.ignore_eos:
-                wrapped = any(done is not None and done.usage.wrapped for done in outcome.dones)
-                what = "was brought to an end before" if wrapped else "was cut at"
                 self.notices.say(
                     "cut",
                     expr.site,
-                    f"{expr.label} {what} max_tokens={sampling.max_tokens} (finish_reason='length'); give it more "
+                    f"{expr.label} was cut at max_tokens={sampling.max_tokens} (finish_reason='length'); give it more "
                     "max_tokens, or a stop= it reaches",
+                )
+            elif any(done is not None and done.usage.wrapped for done in outcome.dones):
+                self.notices.say(
+                    "wrapped",
+                    expr.site,
+                    f"{expr.label} was brought to an end before max_tokens={sampling.max_tokens}: its value is whole, "
+                    "but the model had more to say; give it more max_tokens, or wrap_up=False to have it cut",
                 )
 
 

@@ -54,8 +54,8 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     ``max_tokens=None`` means the rest of the context. ``top_k=0`` and ``min_p=0`` switch those filters off.
     ``logprobs`` are of the raw logits, before bias, penalties, mask and temperature. ``wrap_up``: with a constraint,
-    a text that would be cut by ``max_tokens`` is brought to a whole one in time, where that is possible; its
-    finish_reason is "length" all the same.
+    a text that would be cut by ``max_tokens`` is brought to a whole one in time, where that is possible
+    (:attr:`Usage.wrapped`).
     """
 
     max_tokens: int | None = None

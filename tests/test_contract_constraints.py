@@ -94,6 +94,31 @@ def test_a_cut_object_is_what_is_there_so_far(runtime: Runtime) -> None:
     assert isinstance(result.value, dict) and set(result.value) <= {"kind", "age", "tags"}
 
 
+def test_a_text_near_max_tokens_ends_whole_and_says_so(runtime: Runtime) -> None:
+    story = {"type": "object", "properties": {"story": {"type": "string", "minLength": 400}}, "required": ["story"]}
+    wide = {**story, "properties": {"story": {"type": "string"}, "end": {"const": True}}, "required": ["story", "end"]}
+    for seed in range(8):
+        state = program_of(wide, 40, seed).run(backend=runtime)
+        result = state.result("x")
+        assert set(result.value) == {"story", "end"} and result.value["end"] is True, result.text
+        assert (result.finish_reason, result.partial) == ("stop", False) and len(result.tokens) <= 40
+        if result.usage.wrapped:
+            break
+    assert result.usage.wrapped, "this model ends no text within 40 tokens by itself"
+    cut = program_of(wide, 40, seed, wrap_up=False).run(backend=runtime).result("x")
+    assert (cut.finish_reason, cut.partial, cut.usage.wrapped) == ("length", True, 0)
+    hopeless = program_of(story, 40, seed).run(backend=runtime).result("x")
+    assert (hopeless.finish_reason, hopeless.partial) == ("length", True)
+
+
+def program_of(schema: object, limit: int, seed: int, **options: Any) -> Any:
+    @function
+    def program(s: Any) -> None:
+        s += "Tell: " + gen("x", limit, json_schema=schema, temperature=1.0, seed=seed, undeclared=False, **options)
+
+    return program
+
+
 def test_grammars_and_parts(runtime: Runtime) -> None:
     result = one(runtime, grammar='root ::= term ("+" term)*\nterm ::= [0-9]{1,2}', max_tokens=12)
     assert re.match(r"[0-9]{1,2}(\+[0-9]{1,2})*\+?", result.text)

@@ -1,4 +1,4 @@
-"""Ending within max_tokens: constrained texts come out whole, and say that the limit changed them."""
+"""Ending within max_tokens: constrained texts come out whole, and say what was written in the model's place."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_an_open_string_is_closed_in_time() -> None:
     driver = run(regex(pattern), hot(40, stop_ids=STOPS), ENDLESS)
     ended = driver.ended(1)
     assert re.fullmatch(pattern.encode(), driver.text(1), re.DOTALL)
-    assert (ended.reason, ended.partial) == ("length", False) and ended.usage.wrapped > 0
+    assert (ended.reason, ended.partial) == ("stop", False) and ended.usage.wrapped > 0
     assert 30 <= len(ended.ids) <= 40, "most of the tokens are the model's own"
     assert driver.vocabulary.decode(ended.ids) == driver.text(1)
     assert ended.usage.completion == len(ended.ids)
@@ -76,7 +76,7 @@ def test_every_text_of_a_recursive_schema_is_whole(seed: int, limit: int) -> Non
     ended = driver.ended(1)
     assert not ended.partial and len(ended.ids) <= limit
     assert holds(json.loads(driver.text(1)))
-    assert ended.reason == ("length" if ended.usage.wrapped else "stop")
+    assert ended.reason == "stop"
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -115,6 +115,22 @@ def test_regex_is_kept_and_a_bad_one_is_refused(runtime: Runtime) -> None:
     assert answer["usage"]["completion_tokens_details"]["forced_tokens"] >= 1
 
 
+def test_a_text_that_was_wrapped_up_is_whole_and_says_length(runtime: Runtime) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": {**schema, "additionalProperties": False}}}
+    for seed in range(8):
+        answer = chat(runtime, response_format=wanted, temperature=1, seed=seed, max_tokens=24).json()
+        choice, details = answer["choices"][0], answer["usage"]["completion_tokens_details"]
+        assert set(json.loads(choice["message"]["content"])) == {"a"}
+        assert choice["finish_reason"] == ("length" if details["wrapped_tokens"] else "stop")
+        if details["wrapped_tokens"]:
+            break
+    assert details["wrapped_tokens"], "this model ends no string within 24 tokens by itself"
+    cut = chat(runtime, response_format=wanted, temperature=1, seed=seed, max_tokens=24, wrap_up=False).json()
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(cut["choices"][0]["message"]["content"])
+
+
 def test_response_format_and_grammar_are_kept_and_bad_ones_refused(runtime: Runtime) -> None:
     schema = {"type": "object", "properties": {"id": {"type": "integer", "maximum": 99}}, "required": ["id"]}
     strict = {"type": "json_schema", "json_schema": {"name": "x", "schema": {**schema, "additionalProperties": False}}}

@@ -256,7 +256,7 @@ class Gen(Op):
     def _take(self, token: int, forced: bool, logprob: float | None, top: Sequence[tuple[int, float]] = ()) -> None:
         self.account.token(forced=forced)
         if token in self._stop_ids or (self._matcher is not None and token in self._kit.vocabulary.eos_ids):
-            self.end = End("length" if self.account.wrapped else "stop", token)
+            self.end = End("stop", token)
             return
         if self._matcher is not None and not self._matcher.advance(token):
             raise OpError("internal", f"token {token} does not fit the constraint that allowed it")
@@ -276,7 +276,7 @@ class Gen(Op):
                 self.end = End("stop", match.stop.decode("utf-8", "replace"), match.start)
                 return
         if self._matcher is not None and self._matcher.finished:
-            self.end = self._whole()
+            self.end = End("stop")
         elif len(self._pieces) >= self._limit:
             self.end = End("length")
         else:
@@ -325,10 +325,6 @@ class Gen(Op):
         if self._closing is None or self._matcher is None or token in self._kit.vocabulary.eos_ids:
             return None
         return self._closing.instead(self._matcher, token, self._limit - len(self._pieces))
-
-    def _whole(self) -> End:
-        """The constraint is satisfied and nothing may follow. Where max_tokens changed what was written, it says so."""
-        return End("length" if self.account.wrapped else "stop")
 
     def _take_again(self, token: int) -> None:
         """Go over what an earlier epoch sampled, as it did."""

@@ -139,6 +139,7 @@ class Job:
             cached=sum(usage.cached for usage in firsts),
             sampled=sum(usage.sampled for usage in every),
             forced=sum(usage.forced for usage in every),
+            wrapped=sum(usage.wrapped for usage in every),
         )
 
 
