@@ -65,7 +65,8 @@ class ObjectClause:
         self._goals = compiler.goals
         self.rules: list[KeyRule] = []
         self.violations: list[Violation] = []
-        self.low, self.high = 0, None
+        self.low = 0
+        self.high: int | None = None
         self.dependent: dict[str, tuple[str, ...]] = {}
         self._within: list[Literal] = []
         self._declared: list[list[str]] = []
@@ -121,8 +122,6 @@ class ObjectClause:
         self.low = max(self.low, low)
         if high is not None:
             self.high = high if self.high is None else min(self.high, high)
-
-    high: int | None
 
     def _hold(self, literal: Literal, required: dict[str, None]) -> None:
         node = literal.node
