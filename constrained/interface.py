@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,14 @@ class ConstraintError(ValueError):
 
 class Unfinished(Exception):
     """Work that stopped at its deadline. What was found so far is kept: the same call made again goes on from there."""
+
+
+class WayOut(NamedTuple):
+    """What completes a text: ``pieces`` end to end and, where what comes after them hangs on values not yet written, at
+    least ``beyond`` bytes more."""
+
+    pieces: tuple[bytes, ...]
+    beyond: int
 
 
 class Matcher(Protocol):
@@ -55,9 +63,9 @@ class Matcher(Protocol):
     def allows(self, data: bytes) -> bool:
         """True if ``data`` is a prefix of some continuation from here. Does not move."""
 
-    def completion(self, most: int, seconds: float | None = None) -> bytes | None:
-        """The shortest bytes, as far as known, that make the text so far a whole member; None if they are more than
-        ``most`` bytes, or not known. Does not move. Raises Unfinished after about ``seconds``: call again."""
+    def completion(self, most: int, seconds: float | None = None) -> WayOut | None:
+        """The shortest way, as far as known, to make the text so far a whole member; None if it is more than ``most``
+        bytes, or not known. Does not move. Raises Unfinished after about ``seconds``: call again."""
 
     def rollback(self, moves: int) -> None:
         """Undo the last ``moves`` calls of advance/advance_bytes."""

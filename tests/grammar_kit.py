@@ -74,7 +74,9 @@ def draw(made: Machine, rng: random.Random, most: int) -> str:
         if made.accepting(config) and (rng.random() < 0.1 or len(written) > most):
             return written.decode()
         if len(written) > most:
-            return (written + near.text(config)).decode()
+            way_out = near.way_out(config, 100_000)
+            assert way_out is not None and not way_out.beyond
+            return (written + b"".join(way_out.pieces)).decode()
         bits = np.unpackbits(made.mask(config).view(np.uint8), bitorder="little")[:256]
         allowed = np.flatnonzero(bits).tolist()
         if not allowed:

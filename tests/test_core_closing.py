@@ -10,7 +10,9 @@ import pytest
 from core_kit import EOS, OTHER_EOS, Driver, FakeModel, greedy, hot, prompt
 
 from plait.constrained.compiler import compile_spec
-from plait.constrained.pushdown.matcher import PushdownMatcher
+from plait.constrained.interface import Matcher, Unfinished, WayOut
+from plait.constrained.pushdown.matcher import PushdownConstraint, PushdownMatcher
+from plait.runtime.core.closing import Closing
 from plait.runtime.wire import Append, Define, Ended, Sample, SampleParams, Started, Tokens
 
 STOPS = (EOS, OTHER_EOS)
@@ -120,6 +122,80 @@ def test_logprobs_stay_aligned() -> None:
     assert sum(entry.forced for entry in ended.logprobs) == ended.usage.forced
     streamed = [entry for event in driver.of(1) if isinstance(event, Tokens) for entry in event.logprobs]
     assert tuple(streamed) == ended.logprobs
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("limit", [8, 9])
+def test_a_text_that_just_fits_is_the_models_own(seed: int, limit: int) -> None:
+    pattern = regex("[1-9]{3}-[1-9]{4}")
+    one, other = (run(pattern, hot(limit, seed=seed, stop_ids=STOPS, wrap_up=up)) for up in (True, False))
+    assert one.ended(1).ids == other.ended(1).ids and one.ended(1).usage.wrapped == 0
+
+
+def test_where_nothing_is_left_to_choose_no_room_is_kept() -> None:
+    likes_x = {ord("x"): 30.0}
+    driver = run(regex("xbcdefgh|ok"), hot(8, stop_ids=STOPS), likes_x)
+    assert driver.text(1) == b"xbcdefgh" and driver.ended(1).usage.wrapped == 0
+    driver = run(regex("xbcdefgh|ok"), hot(7, stop_ids=STOPS), likes_x)
+    assert driver.text(1) == b"ok" and driver.ended(1).usage.wrapped > 0
+
+
+def test_what_needs_more_than_the_last_tokens_is_begun_in_time() -> None:
+    keys = [f"key{i}" for i in range(20)]
+    wanted = {
+        "type": "object",
+        "properties": {key: {"type": "string"} for key in keys},
+        "required": keys,
+        "additionalProperties": False,
+    }
+    driver = run(schema(wanted), hot(330, stop_ids=STOPS), ENDLESS)
+    value = json.loads(driver.text(1))
+    assert list(value) == keys and len(value["key0"]) > 20 and driver.ended(1).reason == "stop"
+
+
+@pytest.mark.parametrize("items", [{"type": "string"}, {"type": "integer"}, {"enum": ["a", "bb", "ccc", "dddd", 5]}])
+def test_unique_items_to_come_are_estimated(items: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they are would hang on each value before them: no value is tried for it."""
+    inside, tried = False, 0
+    resolve, completion = PushdownConstraint.resolve, PushdownMatcher.completion
+
+    def counted(self: PushdownConstraint, nonterminal: int, value: bytes) -> int | None:
+        nonlocal tried
+        tried += inside
+        return resolve(self, nonterminal, value)
+
+    def watched(self: PushdownMatcher, most: int, seconds: float | None = None) -> WayOut | None:
+        nonlocal inside
+        inside = True
+        try:
+            return completion(self, most, seconds)
+        finally:
+            inside = False
+
+    monkeypatch.setattr(PushdownConstraint, "resolve", counted)
+    monkeypatch.setattr(PushdownMatcher, "completion", watched)
+    wanted = {"type": "array", "uniqueItems": True, "minItems": 4, "items": items}
+    driver = run(schema(wanted), hot(60, stop_ids=STOPS), ENDLESS | {ord("1"): 9.0})
+    value = json.loads(driver.text(1))
+    assert len(value) >= 4 and len(set(value)) == len(value) and not tried
+
+
+def test_the_decision_is_looked_for_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    instead, refused = Closing.instead, 0
+
+    def slow(self: Closing, matcher: Matcher, token: int, left: int, seconds: float | None = None) -> int | None:
+        nonlocal refused
+        refused += 1
+        if refused % 3:
+            raise Unfinished
+        return instead(self, matcher, token, left, seconds)
+
+    pattern = r'\{"a":"[^"\\]*","b":[0-9]{3}\}'
+    whole = run(regex(pattern), hot(40, stop_ids=STOPS), ENDLESS)
+    monkeypatch.setattr(Closing, "instead", slow)
+    again = run(regex(pattern), hot(40, stop_ids=STOPS), ENDLESS)
+    assert again.ended(1).ids == whole.ended(1).ids and refused > 60
+    assert again.ended(1).usage.wrapped == whole.ended(1).usage.wrapped
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -156,7 +156,7 @@ def test_a_slow_forward_takes_nothing_of_the_budget() -> None:
     model.forward = late  # type: ignore[method-assign]  # as slow as a real one
     driver = Driver(model=model, constraint_first_s=0.01, constraint_more_s=0.0, constraint_slice_s=0.01)
     driver.send(Define("k", compile_spec("regex", "[ab]{40}")))
-    driver.open(1, Append(0, prompt(9)), Sample(1, greedy(60, stop_ids=STOPS), constraint="k"))
+    driver.open(1, Append(0, prompt(9)), Sample(1, greedy(60, stop_ids=STOPS, wrap_up=False), constraint="k"))
     driver.run()
     assert len(driver.ended(1).ids) <= len(model.rows) <= 45, "hardly a row sits out"
 

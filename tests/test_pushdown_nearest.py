@@ -33,7 +33,8 @@ def test_distances_of_patterns(kind: type[AnyMachine], pattern: str, shortest: i
     machine = made(kind, pattern=pattern)
     nearest = Nearest(machine)
     assert nearest.distance(machine.start) == shortest
-    assert len(nearest.text(machine.start)) == shortest
+    way_out = nearest.way_out(machine.start, 1000)
+    assert way_out is not None and (len(b"".join(way_out.pieces)), way_out.beyond) == (shortest, 0)
     assert nearest.distance(-1) == FAR
     rough = Nearest(machine, 10, 5)  # estimated from the expression: never too large
     assert rough.distance(machine.start) <= shortest
@@ -49,10 +50,12 @@ def test_the_way_out_of_any_text(kind: type[AnyMachine], seed: int) -> None:
     for _ in range(40):
         distance = nearest.distance(matcher.config)
         way_out = matcher.completion(distance)
-        assert way_out is not None and len(way_out) == distance
+        assert way_out is not None and not way_out.beyond
+        text = b"".join(way_out.pieces)
+        assert len(text) == distance
         assert matcher.completion(distance - 1) is None or not distance
         ended = matcher.fork()
-        assert ended.advance_bytes(way_out) and ended.accepting
+        assert ended.advance_bytes(text) and ended.accepting
         tokens = np.flatnonzero(bits(matcher.mask(), machine.vocabulary)).tolist()
         texts = [token for token in tokens if machine.vocabulary.tokens[token]]
         if not texts:
@@ -75,6 +78,6 @@ def test_the_search_stops_at_its_deadline_and_goes_on(kind: type[AnyMachine]) ->
             break
         except Unfinished:
             stopped += 1
-    assert way_out is not None and len(way_out) == 161 and stopped
+    assert way_out is not None and len(b"".join(way_out.pieces)) == 161 and stopped
     assert constraint.machine.deadline is None
     assert constraint.nbytes > constraint.machine.nbytes, "what is remembered is counted"

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..interface import WayOut
 from ..vocabulary import Vocabulary
 
 
@@ -131,9 +132,9 @@ class LibraryMatcher:
             self._session.undo(steps)
         return steps > 0
 
-    def completion(self, most: int, seconds: float | None = None) -> bytes | None:
+    def completion(self, most: int, seconds: float | None = None) -> WayOut | None:
         """Libraries say nothing of it."""
-        return b"" if self.accepting else None
+        return WayOut((), 0) if self.accepting else None
 
     def rollback(self, moves: int) -> None:
         if not 0 <= moves <= len(self._moves):

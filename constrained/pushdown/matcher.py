@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..interface import ConstraintError, Unfinished
+from ..interface import ConstraintError, Unfinished, WayOut
 from ..masks import Mask
 from ..vocabulary import Vocabulary
 from .json_text import last_value
@@ -216,29 +216,18 @@ class PushdownMatcher:
     def allows(self, data: bytes) -> bool:
         return self._step(data) >= 0
 
-    def completion(self, most: int, seconds: float | None = None) -> bytes | None:
+    def completion(self, most: int, seconds: float | None = None) -> WayOut | None:
         machine = self._machine
+        if self._at.config == _ENDED:
+            return WayOut((), 0)
         machine.deadline = None if seconds is None else time.monotonic() + self._constraint.turn(seconds)
         try:
-            found = self._completion(most)
+            return self._constraint.nearest.way_out(self._at.config, most)
         except Unfinished:
             self._constraint.in_vain()
             raise
         finally:
             machine.deadline = None
-        return found
-
-    def _completion(self, most: int) -> bytes | None:
-        ahead, written = self.fork(), bytearray()
-        nearest = self._constraint.nearest
-        while not ahead.accepting:
-            if len(written) + nearest.distance(ahead.config) > most:
-                return None
-            data = ahead.forced() or nearest.next_byte(ahead.config)[0]
-            if not data or not ahead.advance_bytes(data):
-                return None
-            written += data
-        return bytes(written) if len(written) <= most else None
 
     def rollback(self, moves: int) -> None:
         """Raises ValueError if fewer moves were made."""

@@ -5,6 +5,10 @@
     stack = '"' · members · "}"        distance = bytes of a literal + shortest of a lexeme + cheapest of a nonterminal
     config = set of stacks             the least of its stacks
 
+The way out of a config is walked in pieces, each remembered by the config it begins in; a text that grows elsewhere
+comes upon known ones soon. It goes no further than to a dependent rule, which nothing but the values before could
+decide, at a cost: what comes after is told by its distance.
+
 A lexeme of more states than ``lexeme_states`` is estimated from its expression, a nonterminal whose productions reach
 more than ``nonterminals`` others from those; dependent rules (uniqueItems) count as their ``expand``. So a distance may
 be too small, never too large; where it is exact, following it down ends in a shortest whole text.
@@ -13,8 +17,10 @@ be too small, never too large; where it is exact, following it down ends in a sh
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Iterable
 
+from ..interface import Unfinished, WayOut
 from .lexemes import LexemeTable
 from .machine import Machine
 from .native_machine import NativeMachine
@@ -22,9 +28,18 @@ from .rules import Lexeme, Rules
 from .stacks import DEAD, JOIN, LEXEME, LITERAL
 
 FAR = 1 << 40
-#: the bytes that end things, tried first
-_ENDS = b'"}],:0'
+#: the bytes tried first: those that end things; before the brackets, what may fill a string that must be longer
+_ENDS = b'".0}],:'
+#: dependent rules that are opened for one distance: each set of values before makes a chain of its own
+_DEPENDENTS = 32
+#: bytes of a piece of a way out, about
+_PIECE = 64
 _ORDER = tuple(bytes((value,)) for value in (*_ENDS, *(value for value in range(256) if value not in _ENDS)))
+
+
+def check(deadline: float | None) -> None:
+    if deadline is not None and time.monotonic() >= deadline:
+        raise Unfinished
 
 
 class Nearest:
@@ -38,11 +53,13 @@ class Nearest:
         self._rules = RuleDistances(machine.rules, self._lexemes, nonterminals)
         self._stacks: dict[int, int] = {0: 0}
         self._configs: dict[int, int] = {}
+        self._pieces: dict[int, tuple[bytes, int]] = {}
 
     @property
     def nbytes(self) -> int:
         """Memory held."""
-        return 100 * (len(self._stacks) + len(self._configs) + len(self._lexemes) + len(self._rules))
+        entries = len(self._stacks) + len(self._configs) + len(self._lexemes) + len(self._rules) + 3 * len(self._pieces)
+        return 100 * entries
 
     def distance(self, config: int) -> int:
         """Bytes from ``config`` to acceptance; FAR from where nothing leads there."""
@@ -66,15 +83,42 @@ class Nearest:
                     break
         return found, after
 
-    def text(self, config: int, most: int = 100_000) -> bytes:
-        """A shortest completion, as far as distances are exact. At most ``most`` bytes of it."""
-        written = bytearray()
-        while not self.machine.accepting(config) and len(written) < most:
-            data, config = self.next_byte(config)
-            if not data:
+    def way_out(self, config: int, most: int) -> WayOut | None:
+        """A shortest completion, as far as distances are exact; None if it is longer than ``most`` bytes or nothing
+        leads to acceptance. Raises Unfinished at the machine's deadline; the pieces found so far are kept."""
+        pieces: list[bytes] = []
+        length = 0
+        while not self.machine.accepting(config):
+            distance = self.distance(config)
+            if length + distance > most:
+                return None
+            if pieces and self.machine.markers(config):
+                return WayOut(tuple(pieces), distance)
+            piece, config = self._pieces.get(config) or self._piece(config)
+            if not piece:
+                return None
+            pieces.append(piece)
+            length += len(piece)
+        return WayOut(tuple(pieces), 0) if length <= most else None
+
+    def _piece(self, start: int) -> tuple[bytes, int]:
+        """What comes first, up to behind a run that is forced, and where it leads; b"" at a dead end."""
+        machine, config, written = self.machine, start, bytearray()
+        while len(written) < _PIECE and not machine.accepting(config):
+            run = b"" if machine.dependent else machine.forced(config)
+            if run:
+                config = machine.step(config, run)
+            else:
+                run, config = self.next_byte(config)
+                if not run:
+                    written.clear()
+                    break
+            written += run
+            if len(run) > 1 or machine.markers(config):
                 break
-            written += data
-        return bytes(written)
+            check(machine.deadline)
+        self._pieces[start] = bytes(written), config
+        return self._pieces[start]
 
     def _stack(self, node: int) -> int:
         known = self._stacks
@@ -104,9 +148,15 @@ class LexemeDistances:
         self._table = lexemes
         self._most = most
         self._known: dict[int, int] = {}
+        self._next: dict[int, tuple[int, ...]] = {}  # where the bytes lead
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._known) + 2 * len(self._next)
+
+    @property
+    def deadline(self) -> float | None:
+        """When work stops."""
+        return self._table.languages.deadline
 
     def of(self, lexeme: Lexeme) -> int:
         state = self._table.start(lexeme)
@@ -130,9 +180,8 @@ class LexemeDistances:
                     if depth + rest < best:
                         best, end = depth + rest, at
                     continue
-                self._table.fill(at)
-                for target in sorted(set(self._table.rows[at].tolist())):
-                    if target >= 0 and target not in before:
+                for target in self._targets(at):
+                    if target not in before:
                         before[target] = at
                         after.append(target)
             level, depth = after, depth + 1
@@ -145,6 +194,15 @@ class LexemeDistances:
             self._known.setdefault(end, rest)
             end, rest = before[end], rest + 1
         return steps
+
+    def _targets(self, state: int) -> tuple[int, ...]:
+        found = self._next.get(state)
+        if found is None:
+            check(self.deadline)
+            self._table.fill(state)
+            found = tuple(target for target in sorted(set(self._table.rows[state].tolist())) if target >= 0)
+            self._next[state] = found
+        return found
 
     def _of_length(self, state: int) -> int | None:
         """Where nothing but the length of a string is bounded."""
@@ -177,10 +235,17 @@ class RuleDistances:
     def _solve(self, root: int) -> None:
         productions: list[tuple[int, int, list[int]]] = []  # (whose, bytes beside nonterminals, nonterminals in it)
         uses: dict[int, list[int]] = {}
-        reached, todo = {root}, [root]
+        reached, todo, opened = {root}, [root], set[int]()
+        dependents = 0
         for at in todo:
             if len(todo) > self._most:
                 break
+            if at in self._rules.resolve:
+                dependents += 1
+                if dependents > _DEPENDENTS:
+                    continue
+            opened.add(at)
+            check(self._lexemes.deadline)
             for production in self._rules.productions(at):
                 inside = [part for part in production if isinstance(part, int) and part not in self._known]
                 for part in dict.fromkeys(inside):
@@ -192,8 +257,8 @@ class RuleDistances:
         waiting = [len(set(inside)) for _, _, inside in productions]
         costs = [fixed for _, fixed, _ in productions]
         heap = [(costs[i], whose) for i, (whose, _, inside) in enumerate(productions) if not inside]
-        opened = {whose for whose, _, _ in productions}
-        heap += [(1, part) for part in reached - opened if part not in self._known]  # not opened: one byte at least
+        unopened = reached - opened
+        heap += [(1, part) for part in unopened]  # one byte at least
         heapq.heapify(heap)
         while heap:
             cost, at = heapq.heappop(heap)
@@ -208,6 +273,8 @@ class RuleDistances:
                     heapq.heappush(heap, (costs[i], whose))
         for at in reached:
             self._known.setdefault(at, FAR)
+        for at in unopened:
+            del self._known[at]
 
     def _fixed(self, production: Iterable[bytes | int | Lexeme]) -> int:
         total = 0

@@ -4,7 +4,7 @@
 
     tokens   0 ............................ limit
              | as the model writes           |
-             |              | left: taken only if what completes the text after it still fits
+             |              | left: taken only if what completes the text after it still fits, or is nearer
              |              |    x  does not fit: the first token of the shortest completion is taken instead
              |              |    "}]}  and so on, until the text is whole
 
@@ -15,56 +15,90 @@ function of what it samples: a replay meets the same places.
 
 from __future__ import annotations
 
-from ...constrained.interface import Matcher
+from ...constrained.interface import Matcher, WayOut
 from ...constrained.vocabulary import Vocabulary
 
-#: the last tokens of a gen that are looked at: so many, or this part of all
-_LEAST, _PART = 64, 4
+#: the last tokens of a gen that are looked at: so many, or this part of all, or as many as a text needs that requires
+#: much, which is asked at the beginning and after so many tokens
+_LEAST, _PART, _OFTEN = 64, 4, 16
 #: what completes a text must leave this part of itself, and so many tokens more, unused: tokens that the model cuts
 #: otherwise than the tokenizer, and room for values that the constraint requires after it
 _SPARE_PART, _SPARE = 4, 2
 #: bytes of one token in a completion, at most worth looking at
 _LONG = 8
+#: bytes of a completion in which its first token lies, whatever follows
+_FIRST = 64
 
 
 class Closing:
     """For one gen of at most ``limit`` tokens."""
 
-    __slots__ = ("_from", "_vocabulary")
+    __slots__ = ("_counts", "_from", "_look", "_vocabulary")
 
     def __init__(self, vocabulary: Vocabulary, limit: int) -> None:
         self._vocabulary = vocabulary
         self._from = max(_LEAST, limit // _PART)
+        self._look = limit  # left when what is required is asked next
+        self._counts: dict[bytes, int] = {}
 
     def prepare(self, matcher: Matcher, left: int, seconds: float | None) -> None:
         """Find the way out from here, so that :meth:`instead` answers soon. Raises Unfinished after about ``seconds``:
         call again."""
         if left <= self._from:
             matcher.completion(left * _LONG, seconds)
+        elif left <= self._look:
+            way_out = matcher.completion(left * _LONG, seconds)
+            self._look = left - _OFTEN
+            if way_out is not None:
+                self._from = max(self._from, _with_spare(self._tokens(way_out)) + 2 * _OFTEN)
 
-    def instead(self, matcher: Matcher, token: int, left: int) -> int | None:
-        """What to take in place of ``token``, of ``left`` tokens that may still come; None: the token itself.
+    def instead(self, matcher: Matcher, token: int, left: int, seconds: float | None = None) -> int | None:
+        """What to take in place of ``token``, of ``left`` tokens that may still come; None: the token itself. Raises
+        Unfinished like :meth:`prepare`.
 
-        A text that cannot be completed in time anyhow is left alone.
+        A text that cannot be completed in time anyhow is left alone, and one that the token brings nearer to its end,
+        or where it leaves nothing to choose.
         """
         if left > self._from:
             return None
         after = matcher.fork()
-        if not after.advance(token) or self._fits(after.completion((left - 1) * _LONG), left - 1):
+        if not after.advance(token):
             return None
-        way_out = matcher.completion(left * _LONG)
-        if not way_out or self._tokens(way_out) > left:
+        rest = after.completion((left - 1) * _LONG, seconds)
+        needed = None if rest is None else self._tokens(rest)
+        if needed is not None and (not needed or _with_spare(needed) < left):
             return None
-        first = self._vocabulary.encode(way_out)[0]
+        way_out = matcher.completion(left * _LONG, seconds)
+        if way_out is None or not way_out.pieces:
+            return None
+        tokens = self._tokens(way_out)
+        if tokens - way_out.beyond > left:  # what is beyond may take fewer than a token for each byte
+            return None
+        if rest is not None and needed is not None and needed < left:
+            nearer = needed < tokens
+            if nearer or after.forced() == b"".join(rest.pieces):
+                return None
+        first = self._first(way_out)
         return first if first != token and matcher.fork().advance(first) else None
 
-    def _fits(self, completion: bytes | None, left: int) -> bool:
-        if completion is None:
-            return False
-        if not completion:
-            return True
-        tokens = self._tokens(completion)
-        return tokens + tokens // _SPARE_PART + _SPARE <= left
+    def _first(self, way_out: WayOut) -> int:
+        text = bytearray()
+        for piece in way_out.pieces:
+            text += piece
+            if len(text) >= _FIRST:
+                break
+        return self._vocabulary.encode(bytes(text))[0]
 
-    def _tokens(self, completion: bytes) -> int:
-        return len(self._vocabulary.encode(completion))
+    def _tokens(self, way_out: WayOut) -> int:
+        """At most so many, however the model cuts them: a token for each byte of what is not known."""
+        counts, tokens = self._counts, way_out.beyond
+        for piece in way_out.pieces:
+            count = counts.get(piece)
+            if count is None:
+                count = counts[piece] = len(self._vocabulary.encode(piece))
+            tokens += count
+        return tokens
+
+
+def _with_spare(tokens: int) -> int:
+    return tokens + tokens // _SPARE_PART + _SPARE

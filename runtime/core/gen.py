@@ -71,6 +71,7 @@ class Gen(Op):
         self._matcher: Matcher | None = None  # once the constraint is built
         wrap_up = constraint is not None and request.params.wrap_up
         self._closing = Closing(kit.vocabulary, self._limit) if wrap_up else None
+        self._drawn: Sampled | None = None  # not yet taken, see pick
         stops, patterns = request.params.stop, request.params.stop_regex
         self._scanner = StopScanner(stops, patterns) if stops or patterns else None
         self._row = SamplerRow(request.params, seq.ids, choice=request.choice)
@@ -139,21 +140,24 @@ class Gen(Op):
         return self._row
 
     def pick(self, sampled: Sampled) -> None:
-        """Take what the sampler picked. What the constraint forces after it comes with :meth:`prepare`."""
+        """Take what the sampler picked. What the constraint forces after it comes with :meth:`prepare`; so does the
+        token itself where it may have to give way to the end of the text."""
         if self._pending:
             self._pending.popleft()
             self._take(sampled.id, True, sampled.logprob, sampled.top)
-        elif (instead := self._instead(sampled.id)) is not None:
-            self.account.wrapped += 1
-            self._take(instead, True, None)
-        else:
+        elif self._closing is None or self._matcher is None or sampled.id in self._kit.vocabulary.eos_ids:
             self._take(sampled.id, False, sampled.logprob, sampled.top)
+        else:
+            self._drawn = sampled
 
     @property
     def ready(self) -> bool:
         """Nothing is left for :meth:`prepare` to do."""
         return self.end is not None or (
-            self._known and self._resumes is None and (not self._pending or self.params.logprobs)
+            self._drawn is None
+            and self._known
+            and self._resumes is None
+            and (not self._pending or self.params.logprobs)
         )
 
     def prepare(self, seconds: float | None = None) -> bool:
@@ -163,7 +167,10 @@ class Gen(Op):
         """
         until = None if seconds is None else time.monotonic() + seconds
         while self.end is None:
-            if not self._known:
+            if self._drawn is not None:
+                if not self._decide(self._drawn, until):
+                    return False
+            elif not self._known:
                 if not self._look(until):
                     return False
             elif self._again:
@@ -320,11 +327,23 @@ class Gen(Op):
             self.end = End("stop")  # the language holds nothing but the empty string
         return True
 
-    def _instead(self, token: int) -> int | None:
-        """What is taken in place of a sampled token, so that the text ends whole within max_tokens."""
-        if self._closing is None or self._matcher is None or token in self._kit.vocabulary.eos_ids:
-            return None
-        return self._closing.instead(self._matcher, token, self._limit - len(self._pieces))
+    def _decide(self, drawn: Sampled, until: float | None) -> bool:
+        """Take what was sampled, or what must be taken in its place for the text to end whole within max_tokens."""
+        assert self._closing is not None and self._matcher is not None
+        try:
+            left = self._limit - len(self._pieces)
+            instead = self._closing.instead(self._matcher, drawn.id, left, _left(until))
+        except Unfinished:
+            return False
+        except ConstraintError as error:
+            raise OpError("invalid_constraint", str(error), "constraint") from error
+        self._drawn = None
+        if instead is None:
+            self._take(drawn.id, False, drawn.logprob, drawn.top)
+        else:
+            self.account.wrapped += 1
+            self._take(instead, True, None)
+        return True
 
     def _take_again(self, token: int) -> None:
         """Go over what an earlier epoch sampled, as it did."""
