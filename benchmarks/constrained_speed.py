@@ -8,9 +8,9 @@ mask    time per sampled token with a schema's mask and without, for the same id
 jump    forward passes of a JSON gen with fixed keys, with jump-forward and for the same ids without.
 finish  50 schemas of the cases (seeded; maxLength 200 and maxItems 5 wherever a string, a key or an array may come that
         nothing bounds, in undeclared and untyped values too) x 4 chats that show one instance, temperature 1,
-        max_tokens 2048, at most one space after ":" and ",", through Runtime: how many end, how many of those because
-        they were wrapped up, and whether they validate; once as the schemas are, once with undeclared=False (no keys
-        beside declared ones). Needs --cases
+        max_tokens 2048, through Runtime: how many end by themselves, how many are wrapped up before max_tokens, how
+        many are cut, and whether they validate; once as gen does by default, once with undeclared keys and at most one
+        space after ":" and "," (the mode of maskbench_adapter.py). Needs --cases
         (maskbench_open.jsonl.gz and tool_schemas_open.jsonl.gz, not part of this repository) and jsonschema.
 """
 
@@ -309,8 +309,8 @@ def finishes(
     @plait.function
     def program(s: Any, system: str, user: str, schema: Any, seed: int) -> None:
         s += plait.system(system) + plait.user(user)
-        how = {"json_schema": schema, "undeclared": undeclared, "whitespace": "single"}
-        s += plait.assistant(plait.gen("value", max_tokens, temperature=1.0, seed=seed, **how))
+        how: Any = {"undeclared": True, "whitespace": "single"} if undeclared else {}
+        s += plait.assistant(plait.gen("value", max_tokens, json_schema=schema, temperature=1.0, seed=seed, **how))
 
     schemas = chosen(cases, count, seed, undeclared)
     items = [
@@ -326,7 +326,7 @@ def finishes(
     began = time.perf_counter()
     reasons: Counter[str] = Counter()
     wrong: list[str] = []
-    sampled = forced = partial = wrapped = 0
+    sampled = forced = partial = labelled = 0
     with Runtime(model, mode=mode) as runtime:  # type: ignore[arg-type]
         states = program.run_batch(items, backend=runtime, num_threads=32, generator_style=True)
         for place, (item, state) in enumerate(zip(items, states)):
@@ -339,11 +339,13 @@ def finishes(
                 continue
             sampled += result.usage.sampled
             forced += result.usage.forced
-            reasons[str(result.finish_reason)] += 1
-            wrapped += result.usage.wrapped > 0
-            if result.finish_reason == "length":
-                partial += result.partial and result.value is not None
-                print(f"    cut: {name}: {result.text[:60]!r} ... {result.text[-80:]!r}", flush=True)
+            how = "cut" if result.partial else "wrapped up" if result.usage.wrapped else "by themselves"
+            reasons[how] += 1
+            labelled += (result.finish_reason == "length") == (how != "by themselves")
+            if how != "by themselves":
+                print(f"    {how}: {name}: {result.text[:60]!r} ... {result.text[-80:]!r}", flush=True)
+            if result.partial:
+                partial += result.value is not None
                 continue
             schema = item["schema"]
             kind = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
@@ -351,14 +353,14 @@ def finishes(
                 kind(schema, format_checker=kind.FORMAT_CHECKER).validate(json.loads(result.text))
             except (ValueError, jsonschema.ValidationError) as error:
                 wrong.append(f"{name}: {str(error)[:200]}: {result.text[:200]!r}")
-    total, ended, seconds = len(items), reasons["stop"], time.perf_counter() - began
+    total, seconds = len(items), time.perf_counter() - began
+    title = "undeclared keys, single spaces" if undeclared else "gen's defaults"
     print(
-        f"finish, undeclared={undeclared}: {total} outputs, {100 * ended / total:.1f} % end whole (>= 95 %), "
-        f"{100 * (ended - wrapped) / total:.1f} % by themselves, {wrapped} wrapped up before max_tokens"
+        f"finish, {title}: {total} outputs, {100 * reasons['by themselves'] / total:.1f} % end by themselves (>= 95 %)"
     )
-    print(f"finish: {dict(reasons)}")
-    print(f"finish: {len(wrong)} of these do not validate (0)")
-    print(f"finish: {partial} of the {reasons['length']} that were cut have a partial value")
+    print(f"finish: {dict(reasons)}; {labelled} say so by their finish_reason")
+    print(f"finish: {len(wrong)} of those that are whole do not validate (0)")
+    print(f"finish: {partial} of the {reasons['cut']} that were cut have a partial value")
     print(f"finish: {sampled} tokens sampled, {forced} forced, {seconds:.0f} s")
     for line in wrong:
         print(f"    {line}")
@@ -385,7 +387,7 @@ def main() -> None:
     if "finish" in sections:
         if given.cases is None:
             parser.error("finish needs --cases")
-        for undeclared in (True, False):
+        for undeclared in (False, True):
             finishes(
                 given.model, given.mode, given.cases, given.schemas, given.seed, given.max_tokens, undeclared=undeclared
             )

@@ -102,7 +102,7 @@ class PlaitEngine:
         print(f"plait: {self.mode}", flush=True)
 
     def compile(self, schema: Any) -> PlaitMatcher:
-        options: dict[str, Any] = {"whitespace": "single"}
+        options: dict[str, Any] = {"whitespace": "single", "undeclared": True}
         if self.any_order:
             options["any_order"] = True
         if self.draft is not None:

@@ -139,10 +139,18 @@ class _Builder:
                     f"{path.removesuffix('json_schema')}{name}: expected an object, not {_shown(value)}"
                 )
 
-        def work() -> Expression:
-            options = SchemaOptions.parse(given or {})
+        def compiled(more: Mapping[str, Any]) -> Expression:
+            options = SchemaOptions.parse({**(given or {}), **more})
             root = read(data["json_schema"], documents=documents or {}, options=options)
             return Opaque(compile_schema(root, options, self.languages, self.rules))
+
+        def work() -> Expression:
+            if given is not None and "undeclared" in given:
+                return compiled({})
+            try:
+                return compiled({"undeclared": False})
+            except ConstraintError:  # as where minProperties asks for more keys than are declared
+                return compiled({"undeclared": True})
 
         return self.inside(path, work)
 

@@ -77,7 +77,7 @@ CHOICES = [
 SCHEMAS = [
     Case(
         row["id"],
-        {"json_schema": row["schema"], "options": {"whitespace": "single"}},
+        {"json_schema": row["schema"], "options": {"whitespace": "single", "undeclared": True}},
         tuple(row.get("accept", ())),
         tuple(row.get("reject", ())),
         tuple(row.get("policy", ())),

@@ -133,3 +133,19 @@ def test_depth_is_bounded() -> None:
         data = {"repeat": data, "max": 2}
     with pytest.raises(ConstraintError, match="nested deeper than 100"):
         of_spec(data)
+
+
+def test_undeclared_keys_come_where_they_are_asked_for_or_needed() -> None:
+    open_object = {"type": "object", "properties": {"a": {"type": "null"}}}
+
+    def writes(schema: object, text: str, **options: object) -> bool:
+        return accepts(of_spec({"json_schema": schema, **({"options": options} if options else {})}), text)
+
+    both, needed = '{"a":null,"b":1}', {**open_object, "minProperties": 2}
+    assert writes(open_object, '{"a":null}') and not writes(open_object, both)
+    assert writes(open_object, both, undeclared=True)
+    assert writes({**open_object, "additionalProperties": True}, both)
+    assert writes(needed, both), "nothing could be written without"
+    assert writes({"type": "object"}, both), "nothing is declared"
+    with pytest.raises(ConstraintError):
+        of_spec({"json_schema": needed, "options": {"undeclared": False}})
