@@ -235,21 +235,27 @@ class Program:
             notes = next((done.notes for done in outcome.dones if done is not None and done.notes), ())
             if notes:
                 self.notices.say("relaxed", expr.site, f"{expr.label} (strict=False) relaxes: {'; '.join(notes)}")
-            cut = any(done is not None and done.reason == "length" for done in outcome.dones)
-            if cut and sampling.max_tokens and not sampling.ignore_eos:
+            limited = [done for done in outcome.dones if done is not None and done.reason == "length"]
+            more = f"give it more max_tokens than {sampling.max_tokens}" if sampling.max_tokens else "give it more room"
+            if any(_whole(done) for done in limited):
+                self.notices.say(
+                    "wrapped",
+                    expr.site,
+                    f"{expr.label} was brought to an end (finish_reason='length', usage.wrapped): its value is whole, "
+                    f"but the model had more to say; {more}, or wrap_up=False to have it cut",
+                )
+            if sampling.max_tokens and not sampling.ignore_eos and any(not _whole(done) for done in limited):
                 self.notices.say(
                     "cut",
                     expr.site,
                     f"{expr.label} was cut at max_tokens={sampling.max_tokens} (finish_reason='length'); give it more "
-                    "max_tokens, or a stop= it reaches",
+                    f"max_tokens{'' if expr.form is not None else ', or a stop= it reaches'}",
                 )
-            elif any(done is not None and done.usage.wrapped for done in outcome.dones):
-                self.notices.say(
-                    "wrapped",
-                    expr.site,
-                    f"{expr.label} was brought to an end before max_tokens={sampling.max_tokens}: its value is whole, "
-                    "but the model had more to say; give it more max_tokens, or wrap_up=False to have it cut",
-                )
+
+
+def _whole(done: Done) -> bool:
+    """Brought to an end, and not cut."""
+    return done.usage.wrapped > 0 and not done.partial
 
 
 def for_readers(error: BaseException) -> Exception:

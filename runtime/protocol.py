@@ -54,8 +54,8 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     ``max_tokens=None`` means the rest of the context. ``top_k=0`` and ``min_p=0`` switch those filters off.
     ``logprobs`` are of the raw logits, before bias, penalties, mask and temperature. ``wrap_up``: with a constraint,
-    a text that would be cut by ``max_tokens`` is brought to a whole one in time, where that is possible
-    (:attr:`Usage.wrapped`).
+    a text that would be cut by ``max_tokens`` is brought to a whole one in time, where that is possible;
+    the reason is "length" all the same.
     """
 
     max_tokens: int | None = None
@@ -333,7 +333,7 @@ class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """Tokens of one op. ``prompt = cached + computed`` as fixed at first admission; ``completion = sampled + forced``.
 
     ``recomputed``: prompt or output tokens computed again after a retraction or a replay. ``steps``: forward passes
-    the op took part in. ``wrapped``: those of the forced tokens that stand in place of sampled ones, so that a
+    the op took part in. ``wrapped``: tokens that were drawn and gave way to others, or to the end, so that a
     constrained text ends whole within max_tokens (:attr:`Sampling.wrap_up`). Seconds are measured by the core from
     the moment the op could start.
     """

@@ -64,7 +64,7 @@ def test_an_open_string_is_closed_in_time() -> None:
     driver = run(regex(pattern), hot(40, stop_ids=STOPS), ENDLESS)
     ended = driver.ended(1)
     assert re.fullmatch(pattern.encode(), driver.text(1), re.DOTALL)
-    assert (ended.reason, ended.partial) == ("stop", False) and ended.usage.wrapped > 0
+    assert (ended.reason, ended.partial) == ("length", False) and ended.usage.wrapped > 0
     assert 30 <= len(ended.ids) <= 40, "most of the tokens are the model's own"
     assert driver.vocabulary.decode(ended.ids) == driver.text(1)
     assert ended.usage.completion == len(ended.ids)
@@ -78,7 +78,7 @@ def test_every_text_of_a_recursive_schema_is_whole(seed: int, limit: int) -> Non
     ended = driver.ended(1)
     assert not ended.partial and len(ended.ids) <= limit
     assert holds(json.loads(driver.text(1)))
-    assert ended.reason == "stop"
+    assert ended.reason == ("length" if ended.usage.wrapped else "stop")
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -140,6 +140,15 @@ def test_where_nothing_is_left_to_choose_no_room_is_kept() -> None:
     assert driver.text(1) == b"ok" and driver.ended(1).usage.wrapped > 0
 
 
+def test_a_text_that_is_whole_ends_where_another_part_does_not_fit() -> None:
+    pattern = r"([a-z]{3,9}=[0-9]+\n)+"
+    for seed in range(12):
+        driver = run(regex(pattern), hot(20, seed=seed, stop_ids=()), {EOS: -50.0, OTHER_EOS: -50.0})
+        ended = driver.ended(1)
+        assert re.fullmatch(pattern.encode(), driver.text(1)) and not ended.partial and ended.reason == "length"
+        assert ended.usage.wrapped > 0 or len(ended.ids) == 20
+
+
 def test_what_needs_more_than_the_last_tokens_is_begun_in_time() -> None:
     keys = [f"key{i}" for i in range(20)]
     wanted = {
@@ -150,7 +159,7 @@ def test_what_needs_more_than_the_last_tokens_is_begun_in_time() -> None:
     }
     driver = run(schema(wanted), hot(330, stop_ids=STOPS), ENDLESS)
     value = json.loads(driver.text(1))
-    assert list(value) == keys and len(value["key0"]) > 20 and driver.ended(1).reason == "stop"
+    assert list(value) == keys and len(value["key0"]) > 20 and driver.ended(1).reason == "length"
 
 
 @pytest.mark.parametrize("items", [{"type": "string"}, {"type": "integer"}, {"enum": ["a", "bb", "ccc", "dddd", 5]}])

@@ -27,7 +27,7 @@ from ..protocol import Reason
 from ..wire import CoreLogprob, Ended, Sample, Started, Tokens
 from .account import Account
 from .batch import IntArray, Op, Segment
-from .closing import Closing
+from .closing import END, Closing
 from .constraints import Defined
 from .kit import Kit, OpError
 from .prefill import prefill
@@ -263,7 +263,7 @@ class Gen(Op):
     def _take(self, token: int, forced: bool, logprob: float | None, top: Sequence[tuple[int, float]] = ()) -> None:
         self.account.token(forced=forced)
         if token in self._stop_ids or (self._matcher is not None and token in self._kit.vocabulary.eos_ids):
-            self.end = End("stop", token)
+            self._over(token)
             return
         if self._matcher is not None and not self._matcher.advance(token):
             raise OpError("internal", f"token {token} does not fit the constraint that allowed it")
@@ -283,7 +283,7 @@ class Gen(Op):
                 self.end = End("stop", match.stop.decode("utf-8", "replace"), match.start)
                 return
         if self._matcher is not None and self._matcher.finished:
-            self.end = End("stop")
+            self._over()
         elif len(self._pieces) >= self._limit:
             self.end = End("length")
         else:
@@ -342,8 +342,15 @@ class Gen(Op):
             self._take(drawn.id, False, drawn.logprob, drawn.top)
         else:
             self.account.wrapped += 1
-            self._take(instead, True, None)
+            if instead == END:
+                self._over()
+            else:
+                self._take(instead, True, None)
         return True
+
+    def _over(self, matched: int | None = None) -> None:
+        """The text is whole. Where max_tokens had its part in that, it is not what the model would have written."""
+        self.end = End("length" if self.account.wrapped else "stop", matched)
 
     def _take_again(self, token: int) -> None:
         """Go over what an earlier epoch sampled, as it did."""

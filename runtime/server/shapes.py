@@ -31,15 +31,9 @@ class Shape(Protocol):
         """The last chunks: what text is left, and exactly one with the finish reason."""
 
 
-def finish_reason(done: Done) -> str:
-    """ "length" for a text that was wrapped up, too: it is whole, but OpenAI's clients have no other sign that
-    ``max_tokens`` had its part in it."""
-    return "length" if done.usage.wrapped else done.reason
-
-
 def usage_json(usage: Usage) -> Json:
     """Extensions: ``forced_tokens`` are completion tokens that a constraint fixed without sampling, ``wrapped_tokens``
-    those of them that ended the text within ``max_tokens``."""
+    are draws that gave way, so that the text is whole within ``max_tokens``."""
     return {
         "prompt_tokens": usage.prompt,
         "completion_tokens": usage.completion,
@@ -62,7 +56,7 @@ class ChatShape:
             "index": index,
             "message": {"role": "assistant", "content": done.text, "refusal": None},
             "logprobs": self._shape(done.logprobs or ()) if self._logprobs else None,
-            "finish_reason": finish_reason(done),
+            "finish_reason": done.reason,
             "stop_reason": done.matched,
         }
 
@@ -80,7 +74,7 @@ class ChatShape:
             "index": index,
             "delta": {},
             "logprobs": left,
-            "finish_reason": finish_reason(done),
+            "finish_reason": done.reason,
             "stop_reason": done.matched,
         }
         return [*chunks, last]
@@ -128,7 +122,7 @@ class CompletionShape:
         choice: Json = {"index": index, "text": text, "logprobs": None}
         if self._logprobs:
             choice["logprobs"] = self._shape(index, logprobs)
-        choice["finish_reason"] = finish_reason(done) if done is not None else None
+        choice["finish_reason"] = done.reason if done is not None else None
         if done is not None:
             choice["stop_reason"] = done.matched
         return choice
