@@ -11,6 +11,7 @@ from pushdown_kit import MACHINES, AnyMachine, bits, json_rules, machine_of, mix
 
 from plait.constrained.interface import Unfinished
 from plait.constrained.lexicon import Lexicon
+from plait.constrained.pushdown.lexemes import LexemeTable
 from plait.constrained.pushdown.matcher import PushdownConstraint
 from plait.constrained.pushdown.nearest import FAR, Nearest
 from plait.constrained.pushdown.rules import Lexeme, Rules
@@ -81,3 +82,25 @@ def test_the_search_stops_at_its_deadline_and_goes_on(kind: type[AnyMachine]) ->
     assert way_out is not None and len(b"".join(way_out.pieces)) == 161 and stopped
     assert constraint.machine.deadline is None
     assert constraint.nbytes > constraint.machine.nbytes, "what is remembered is counted"
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_a_machine_looks_at_so_many_states_and_no_more(kind: type[AnyMachine], monkeypatch: pytest.MonkeyPatch) -> None:
+    """From each state of a lexeme of many another few hundred would be found, and so on through all of them."""
+    machine = made(kind, pattern="([ab]*a[ab]{12}c){2}")
+    nearest = Nearest(machine, 10, 20)
+    draw, filled = random.Random(1), 0
+    fill = LexemeTable.fill
+
+    def counted(self: LexemeTable, state: int) -> None:
+        nonlocal filled
+        filled += 1
+        fill(self, state)
+
+    config = machine.start
+    for _ in range(300):
+        config = machine.step(config, draw.choice((b"a", b"b")))
+        with monkeypatch.context() as patch:
+            patch.setattr(LexemeTable, "fill", counted)
+            assert nearest.distance(config) < FAR
+    assert 20 <= filled <= 80

@@ -9,9 +9,10 @@ The way out of a config is walked in pieces, each remembered by the config it be
 comes upon known ones soon. It goes no further than to a dependent rule, which nothing but the values before could
 decide, at a cost: what comes after is told by its distance.
 
-A lexeme of more states than ``lexeme_states`` is estimated from its expression, a nonterminal whose productions reach
-more than ``nonterminals`` others from those; dependent rules (uniqueItems) count as their ``expand``. So a distance may
-be too small, never too large; where it is exact, following it down ends in a shortest whole text.
+A lexeme of more states than ``lexeme_states``, and each after a few of those, is estimated from its expression, a
+nonterminal whose productions reach more than ``nonterminals`` others from those; dependent rules (uniqueItems) count as
+their ``expand``. So a distance may be too small, never too large; where it is exact, following it down ends in a
+shortest whole text.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ FAR = 1 << 40
 _ENDS = b'".0}],:'
 #: dependent rules that are opened for one distance: each set of values before makes a chain of its own
 _DEPENDENTS = 32
+#: searches as far as they go that one machine pays for (multiples of a large number have a state for each remainder)
+_SEARCHES = 4
 #: bytes of a piece of a way out, about
 _PIECE = 64
 _ORDER = tuple(bytes((value,)) for value in (*_ENDS, *(value for value in range(256) if value not in _ENDS)))
@@ -172,6 +175,7 @@ class LexemeDistances:
         before: dict[int, int] = {state: -1}
         level, depth = [state], 0
         best, end = FAR, -1
+        least: int | None = None  # where the search had to stop
         while level and depth < best and len(before) < self._most:
             after: list[int] = []
             for at in level:
@@ -180,13 +184,19 @@ class LexemeDistances:
                     if depth + rest < best:
                         best, end = depth + rest, at
                     continue
-                for target in self._targets(at):
+                targets = self._targets(at)
+                if targets is None:
+                    least = depth if least is None else least
+                    continue
+                for target in targets:
                     if target not in before:
                         before[target] = at
                         after.append(target)
             level, depth = after, depth + 1
         if end < 0:
-            self._known[state] = max(depth, self._at_least(state)) if len(before) >= self._most else FAR
+            if least is None and len(before) >= self._most:
+                least = depth
+            self._known[state] = FAR if least is None else max(least, self._at_least(state))
             return self._known[state]
         steps = best
         rest = self._known.get(end, 0)
@@ -195,9 +205,10 @@ class LexemeDistances:
             end, rest = before[end], rest + 1
         return steps
 
-    def _targets(self, state: int) -> tuple[int, ...]:
+    def _targets(self, state: int) -> tuple[int, ...] | None:
+        """None: too many states were looked at already."""
         found = self._next.get(state)
-        if found is None:
+        if found is None and len(self._next) < _SEARCHES * self._most:
             check(self.deadline)
             self._table.fill(state)
             found = tuple(target for target in sorted(set(self._table.rows[state].tolist())) if target >= 0)
