@@ -144,6 +144,23 @@ def test_what_an_item_of_parts_takes_grows_with_the_items_before_and_not_with_th
     assert not matcher.allows(item.format(7, 7).encode()) and matcher.allows(item.format(7, 8).encode())
 
 
+def test_what_is_found_of_a_value_serves_all_items_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each item asked anew of every value before it: 300 objects took 36 s, and now 13."""
+    items, item = PAIRS[1]
+    matcher = constraint({"type": "array", "items": items, "uniqueItems": True}, False).matcher()
+    answered: list[Goal] = []
+    answer = Solver._answer
+    monkeypatch.setattr(Solver, "_answer", lambda solver, goal: (answered.append(goal), answer(solver, goal))[1])
+    took = []
+    assert matcher.advance_bytes(b"[")
+    for at in range(31):
+        before = len(answered)
+        assert matcher.advance_bytes(item.format(at, 1).encode() + b",")
+        matcher.mask()
+        took.append(len(answered) - before)
+    assert sum(took[26:31]) <= 1.3 * sum(took[11:16])
+
+
 def test_more_unique_items_than_can_be_looked_for_are_refused_at_once() -> None:
     """All ten million values were listed first, without a look at the deadline."""
     schema = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 10**8}, "uniqueItems": True}

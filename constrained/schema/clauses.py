@@ -46,6 +46,8 @@ class ClauseAlgebra:
         self.formula: Formula[Clauses] = Formula(goals, self)
         #: object values of enum and const as schemas
         self._written: dict[Node, tuple[Node, ...]] = {}
+        #: values inside of those that have no parts: equal ones are one schema, so that what is found of it serves all
+        self._single_nodes: dict[Hashable, Node] = {}
         self._apart: dict[tuple[frozenset[Literal], frozenset[str]], bool] = {}
 
     def meet(self, parts: list[Clauses]) -> Clauses:
@@ -61,13 +63,15 @@ class ClauseAlgebra:
         return clauses
 
     def _product(self, parts: list[Clauses], limit: int) -> Clauses:
+        sure = {part[0]: None for part in parts if len(part) == 1 and part[0]}
+        parts = [part for part in parts if len(part) != 1]
+        if sure or not parts:
+            together = frozenset[Hashable]().union(*sure)
+            if len(sure) > 1 and (self._contradict(together, together) or self.impossible(together)):
+                return ()
+            parts.insert(0, (together,))
         product = parts[0]
         for part in parts[1:]:
-            if len(product) == 1 and not product[0]:
-                product = part
-                continue
-            if len(part) == 1 and not part[0]:
-                continue
             if len(product) * len(part) > 50 * limit:
                 raise TooMany(_TOO_MANY)
             made: dict[Clause, None] = {}
@@ -139,8 +143,11 @@ class ClauseAlgebra:
                 min_items=len(value),
                 max_items=len(value),
             )
-        node = Node(pointer, values=(value,))
-        self.goals.singles[node] = json_key(value)
+        key = json_key(value)
+        node = self._single_nodes.get(key)
+        if node is None:
+            node = self._single_nodes[key] = Node(pointer, values=(value,))
+            self.goals.singles[node] = key
         return node
 
     def unevaluated(self, literal: Literal, rest: Callable[[Literal], Clauses]) -> Clauses:

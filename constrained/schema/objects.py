@@ -81,10 +81,11 @@ class ObjectClause:
                 self._bound(atom.low, atom.high)
             elif isinstance(atom, Unevaluated):
                 self._unevaluated(atom)
+        held = [literal for literal in groups if literal.positive]
         for literal in groups:
             if literal.positive:
                 self._hold(literal, required)
-            elif not self._violates_anyway(literal, groups, required, absent):
+            elif not self._violates_anyway(literal, held, required, absent):
                 self.violations.append(Violation(compiler, literal))
         self.required = required
         self._absent = absent
@@ -141,12 +142,11 @@ class ObjectClause:
             self.dependent[name] = (*self.dependent.get(name, ()), *then)
 
     def _violates_anyway(
-        self, literal: Literal, groups: list[Literal], required: dict[str, None], absent: set[str]
+        self, literal: Literal, held: list[Literal], required: dict[str, None], absent: set[str]
     ) -> bool:
         """Whether what holds plainly contradicts a schema that must not hold."""
-        held = [one for one in groups if one.positive]
-        held.append(self._goals.negation(literal))
-        return self._compiler.conflicts.impossible(held, [], set(required), absent)
+        both = [*held, self._goals.negation(literal)]
+        return self._compiler.conflicts.impossible(both, [], set(required), absent)
 
     def _unevaluated(self, atom: Unevaluated) -> None:
         if atom.literal.positive:
@@ -359,7 +359,7 @@ class ObjectClause:
             return True
         if any(name not in state.used and name not in self.required for name in violation.required):
             return True
-        return any(name is None or self.available(state, name) for name in self._violating.violators(at))
+        return self._violating.can_come(at, lambda name: self.available(state, name))
 
     def _helpful(self, state: State) -> Iterator[State]:
         """Where the moves lead that can bring the end nearer. A key that is of no use is left out."""

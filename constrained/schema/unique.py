@@ -137,11 +137,20 @@ class UniqueItems:
         return self._scarce
 
     def _without(self, goal: Goal, keys: frozenset[Hashable]) -> Goal:
+        """``goal`` without these values: those with parts are a literal each, which later items share."""
         if not keys:
             return goal
+        whole = [key for key in keys if isinstance(self._values[key], (dict, list))]
+        others = keys.difference(whole) if whole else keys
+        literals = [self._excluding(frozenset((key,))) for key in whole]
+        if others:
+            literals.append(self._excluding(others))
+        return self._compiler.goals.goal((*goal.literals, *literals))
+
+    def _excluding(self, keys: frozenset[Hashable]) -> Literal:
         literal = self._excluded.get(keys)
         if literal is None:
             values: tuple[Any, ...] = tuple(self._values[key] for key in keys)
             literal = self._compiler.goals.literal(Node("#", values=values), (), False)
             self._excluded[keys] = literal
-        return self._compiler.goals.goal((*goal.literals, literal))
+        return literal

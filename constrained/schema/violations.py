@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from . import singles
@@ -78,7 +78,9 @@ class Violating:
         self._goals = compiler.goals
         self._violations = violations
         self._names = names
-        self._violators: dict[int, list[str | None]] = {}
+        #: by violation, keys whose values can violate it, as far as that was asked; by violation and key, whether
+        self._certain: list[list[str | None]] = [[] for _ in violations]
+        self._violators: dict[tuple[int, int], bool] = {}
         self._known: dict[tuple[Goal, frozenset[int], str | None, Matched, frozenset[int]], Ways] = {}
 
     def ways(
@@ -147,22 +149,33 @@ class Violating:
                 self._compiler.too_many("too many of the schemas that must not hold speak of one key")
         return ways
 
-    def violators(self, at: int) -> list[str | None]:
-        """Names whose value can violate it; None stands for undeclared keys."""
-        found = self._violators.get(at)
-        if found is None:
-            rule = self._violations[at].rule
-            found = []
-            if rule is not None:
-                ask, goals = self._compiler.solver.ask, self._goals
-                keys = [(name, self._names.goal(name), self._names.matched(name)) for name in self._names.tracked]
-                for name, goal, matched in [
-                    *keys,
-                    *((None, goal, matched) for _, goal, matched in self._names.cells()),
-                ]:
-                    literals = rule.literals(name, matched)
-                    if any(ask(goals.goal((*goal.literals, goals.negation(literal)))) for literal in literals):
-                        found.append(name)
-            if self._compiler.solver.definite:
-                self._violators[at] = found
-        return found
+    def can_come(self, at: int, available: Callable[[str], bool]) -> bool:
+        """Whether some key that can still come has a value that violates it. (An undeclared one always can come.)"""
+        rule = self._violations[at].rule
+        if rule is None:
+            return False
+        certain = self._certain[at]
+        for name in certain:
+            if name is None or available(name):
+                return True
+        for place, (name, goal, matched) in enumerate(self._keys()):
+            if (name is None or available(name)) and self._can(at, place, goal, rule.literals(name, matched)):
+                certain.append(name)
+                return True
+        return False
+
+    def _keys(self) -> Iterator[tuple[str | None, Goal, Matched]]:
+        names = self._names
+        for name in names.tracked:
+            yield name, names.goal(name), names.matched(name)
+        for _, goal, matched in names.cells():
+            yield None, goal, matched
+
+    def _can(self, at: int, place: int, goal: Goal, literals: list[Literal]) -> bool:
+        known = self._violators.get((at, place))
+        if known is None:
+            solver, goals = self._compiler.solver, self._goals
+            known = any(solver.ask(goals.goal((*goal.literals, goals.negation(literal)))) for literal in literals)
+            if known or solver.definite:
+                self._violators[at, place] = known
+        return known
