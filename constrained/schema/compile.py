@@ -21,6 +21,7 @@ from ..regular.languages import Languages
 from .arrays import ArrayClause
 from .atoms import Clauses
 from .clauses import ArrayAlgebra, ObjectAlgebra
+from .contradiction import contradiction
 from .errors import SchemaError
 from .formula import Formula, TooMany
 from .goals import Goal, Goals, Literal
@@ -81,8 +82,14 @@ class Compiler:
         except RecursionError:
             raise SchemaError("", root.pointer, _TOO_DEEP) from None
         if not satisfiable:
-            raise SchemaError("", root.pointer, "no JSON value satisfies this schema")
+            raise SchemaError(*contradiction(root, self._possible))
         return self.value(goal, 0)
+
+    def _possible(self, node: Node) -> bool:
+        try:
+            return self.solver.ask(self.goals.goal([self.goals.literal(node, ())]))
+        except (ConstraintError, RecursionError):
+            return True
 
     def add(self, expand: Callable[[], Iterator[Production]]) -> int:
         """A nonterminal. A schema whose parts nest too deeply is an error of its own, wherever that shows."""
