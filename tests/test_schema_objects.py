@@ -120,3 +120,26 @@ def test_every_pair_of_many_optional_keys() -> None:
         for second in range(0, 100, 9):
             text = f'{{"k{first}":1,"k{second}":1}}'.encode()
             assert matcher().advance_bytes(text) is (first < second), text
+
+
+@pytest.mark.parametrize("any_order", [True, False])
+def test_conditions_that_need_each_other_take_no_subsets_of_their_keys(any_order: bool) -> None:
+    """The masks behind the first key took more than 100,000 steps, and were refused in the middle of a text."""
+    known = {"a": {"type": "string"}} if not any_order else {f"k{at}": {"type": "integer"} for at in range(25)}
+    written = Written(
+        {
+            "type": "object",
+            "properties": known,
+            "allOf": [
+                {
+                    "if": {"properties": {f"k{at}": {"const": 1}}, "required": [f"k{at}"]},
+                    "then": {"properties": {f"k{at + 1}": {"const": 1}}, "required": [f"k{at + 1}"]},
+                }
+                for at in range(24)
+            ],
+        },
+        any_order=any_order,
+    )
+    chain = [f'"k{at}":1' for at in range(24, 4, -1)]
+    assert written.accepts('{"k3":2,' + ",".join(chain) + "}")
+    assert not written.accepts('{"k4":1,' + ",".join(chain[:-1]) + "}")

@@ -144,11 +144,11 @@ class ClauseAlgebra:
                 max_items=len(value),
             )
         key = json_key(value)
-        node = self._single_nodes.get(key)
-        if node is None:
-            node = self._single_nodes[key] = Node(pointer, values=(value,))
-            self.goals.singles[node] = key
-        return node
+        single = self._single_nodes.get(key)
+        if single is None:
+            single = self._single_nodes[key] = Node(pointer, values=(value,))
+            self.goals.singles[single] = key
+        return single
 
     def unevaluated(self, literal: Literal, rest: Callable[[Literal], Clauses]) -> Clauses:
         return _absorbed(dict.fromkeys(self._unevaluated(literal, rest)))

@@ -267,6 +267,9 @@ class ObjectClause:
         for name in self.order.late:
             if name not in state.used:
                 yield from self._named(state, name, state.at)
+        yield from self._cells(state)
+
+    def _cells(self, state: State) -> Iterator[Key]:
         if self._full(state):
             return
         ask = self._compiler.solver.ask
@@ -365,6 +368,12 @@ class ObjectClause:
         """Where the moves lead that can bring the end nearer. A key that is of no use is left out."""
         if state.pending and not self._hopeful(state):
             return
+        keys = self._towards(state)
+        if keys is not None:
+            for key in keys:
+                self._compiler.solver.work()
+                yield key.after
+            return
         needed = self.needed(state)
         counting = state.number < self.low or any(state.number < self._limit(one) for one in state.pending)
         triggers = {name for one in state.pending for name in self.violations[one].dependent}
@@ -372,6 +381,32 @@ class ObjectClause:
             self._compiler.solver.work()
             if counting or key.after.pending != state.pending or key.name in needed or key.name in triggers:
                 yield key.after
+
+    def _towards(self, state: State) -> Iterator[Key] | None:
+        """The ways to something that is missing at the end, where all of them are keys that may come anywhere. One of
+        them comes sooner or later, so it may as well come now: else n conditions are 2^n orders and subsets of keys."""
+        for name in self.needed(state):
+            if self._anywhere(name) and self.available(state, name):
+                return self._named(state, name, state.at)
+        for at in sorted(state.pending):
+            violation = self.violations[at]
+            if violation.high is None and not violation.at_end(state.used, state.number):
+                names = [name for name in self._violating.concerned(at) if name is None or self.available(state, name)]
+                if all(map(self._anywhere, names)):
+                    return self._violated(state, at, names)
+        return None
+
+    def _anywhere(self, name: str | None) -> bool:
+        return not self.order.lists or name in self.order.anywhere
+
+    def _violated(self, state: State, at: int, names: list[str | None]) -> Iterator[Key]:
+        """The keys of these names (None: undeclared ones) that violate it, or that may in the end."""
+        triggers = self.violations[at].dependent
+        for name in names:
+            keys = self._cells(self._settled(state)) if name is None else self._named(state, name, state.at)
+            for key in keys:
+                if at not in key.after.pending or name in triggers:
+                    yield key
 
     def _limit(self, violation: int) -> int:
         high = self.violations[violation].high

@@ -53,6 +53,7 @@ class Order:
         others = [name for name in self.tracked if name not in self._place and name not in absent]
         self.late = [] if any_order else [name for name in others if name not in free]
         self.free = others if any_order else [name for name in others if name in free]
+        self.anywhere = frozenset(self.free)
         self.begin = (0,) * len(self.lists)
         self.end = tuple(map(len, self.lists))
         #: names whose use a state has to know

@@ -81,6 +81,7 @@ class Violating:
         #: by violation, keys whose values can violate it, as far as that was asked; by violation and key, whether
         self._certain: list[list[str | None]] = [[] for _ in violations]
         self._violators: dict[tuple[int, int], bool] = {}
+        self._concerned: dict[int, list[str | None]] = {}
         self._known: dict[tuple[Goal, frozenset[int], str | None, Matched, frozenset[int]], Ways] = {}
 
     def ways(
@@ -148,6 +149,23 @@ class Violating:
             if len(ways) > MAX_WAYS:
                 self._compiler.too_many("too many of the schemas that must not hold speak of one key")
         return ways
+
+    def concerned(self, at: int) -> list[str | None]:
+        """The names of which it says something; None stands for undeclared keys."""
+        found = self._concerned.get(at)
+        if found is None:
+            violation = self._violations[at]
+            rule, names = violation.rule, self._names
+            found = self._concerned[at] = [
+                name
+                for name in names.tracked
+                if name in violation.memory
+                or violation.names is not None
+                or (rule is not None and rule.schemas(name, names.matched(name)))
+            ]
+            if violation.names is not None or (rule is not None and (rule.patterns or rule.rest is not None)):
+                found.append(None)
+        return found
 
     def can_come(self, at: int, available: Callable[[str], bool]) -> bool:
         """Whether some key that can still come has a value that violates it. (An undeclared one always can come.)"""
