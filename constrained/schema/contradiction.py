@@ -34,17 +34,21 @@ def _needed(node: Node) -> Iterator[Node]:
     if node.always is not None:
         return
     yield from conjuncts(node)
-    if node.types == {"object"}:
+    if _is(node, "object"):
         for name in node.required:
             if name in node.properties:
                 yield node.properties[name]
-    if node.types == {"array"}:
+    if _is(node, "array"):
         yield from node.prefix_items[: node.min_items]
         if node.items is not None and node.min_items > len(node.prefix_items):
             yield node.items
     for branches in (node.any_of, node.one_of):
         if branches is not None and len(branches) == 1:
             yield from branches
+
+
+def _is(node: Node, kind: str) -> bool:
+    return node.types is not None and node.types == frozenset((kind,))
 
 
 def _said(node: Node, root: Node) -> tuple[str, str, str]:
@@ -55,11 +59,11 @@ def _said(node: Node, root: Node) -> tuple[str, str, str]:
         least, most = getattr(node, low), getattr(node, high)
         if least is not None and most is not None and least > most:
             return names[0], node.pointer, f"{message}: {names[0]} is above {names[1]}"
-    for name in node.required if node.types == {"object"} else ():
+    for name in node.required if _is(node, "object") else ():
         if name in node.properties and node.properties[name].always is False:
             return "required", node.pointer, f"{message}: {name!r} is required, and its schema is false"
     closed = node.additional_properties is not None and node.additional_properties.always is False
-    if closed and not node.pattern_properties and node.types == {"object"}:
+    if closed and not node.pattern_properties and _is(node, "object"):
         missing = [name for name in node.required if name not in node.properties]
         if missing:
             why = f"{missing[0]!r} is required, but additionalProperties is false and properties does not list it"
