@@ -274,33 +274,37 @@ _SCHEMAS = (
 )
 
 
-def chosen(cases: Path, count: int, seed: int, undeclared: bool) -> list[tuple[str, Any, str]]:
-    """(id, schema, an instance as compact JSON): a seeded list, half real-world schemas, half function calls; all of
-    them compile."""
-    made: list[tuple[str, Any, str]] = []
+def chosen(cases: Path, count: int, seed: int, undeclared: bool, half: bool) -> list[tuple[str, Any, str]]:
+    """(id, schema, an instance as compact JSON): a seeded list of the schemas of the cases, all of which compile.
+    ``half``: as many real-world schemas as function calls, of which the cases have six times as many."""
+    files = []
     for name in ("maskbench_open.jsonl.gz", "tool_schemas_open.jsonl.gz"):
-        lines = gzip.decompress((cases / name).read_bytes()).decode().splitlines()
-        draw = random.Random(seed)
-        draw.shuffle(lines)
-        found = 0
-        for line in lines:
-            row = json.loads(line)
-            schema = bounded(row["schema"], undeclared)
-            try:
-                compile_spec("spec", json.dumps({"json_schema": schema}))
-            except ValueError as error:
-                print(f"    refused: {row['id']}: {error}")
-                continue
-            valid = next((test["data"] for test in row["tests"] if test["valid"]), {})
-            made.append((row["id"], schema, json.dumps(valid, separators=(",", ":"), ensure_ascii=False)))
-            found += 1
-            if found == count // 2:
-                break
+        files.append(gzip.decompress((cases / name).read_bytes()).decode().splitlines())
+    pools = files if half else [[line for lines in files for line in lines]]
+    return [row for lines in pools for row in _drawn_from(lines, count // len(pools), seed, undeclared)]
+
+
+def _drawn_from(lines: list[str], count: int, seed: int, undeclared: bool) -> list[tuple[str, Any, str]]:
+    made: list[tuple[str, Any, str]] = []
+    draw = random.Random(seed)
+    draw.shuffle(lines)
+    for line in lines:
+        if len(made) == count:
+            break
+        row = json.loads(line)
+        schema = bounded(row["schema"], undeclared)
+        try:
+            compile_spec("spec", json.dumps({"json_schema": schema}))
+        except ValueError as error:
+            print(f"    refused: {row['id']}: {error}")
+            continue
+        valid = next((test["data"] for test in row["tests"] if test["valid"]), {})
+        made.append((row["id"], schema, json.dumps(valid, separators=(",", ":"), ensure_ascii=False)))
     return made
 
 
 def finishes(
-    model: str | None, mode: str, cases: Path, count: int, seed: int, max_tokens: int, undeclared: bool
+    model: str | None, mode: str, cases: Path, count: int, seed: int, max_tokens: int, undeclared: bool, half: bool
 ) -> None:
     import jsonschema
 
@@ -312,7 +316,7 @@ def finishes(
         how: Any = {"undeclared": True, "whitespace": "single"} if undeclared else {}
         s += plait.assistant(plait.gen("value", max_tokens, json_schema=schema, temperature=1.0, seed=seed, **how))
 
-    schemas = chosen(cases, count, seed, undeclared)
+    schemas = chosen(cases, count, seed, undeclared, half)
     items = [
         {
             "system": system,
@@ -354,7 +358,9 @@ def finishes(
             except (ValueError, jsonschema.ValidationError) as error:
                 wrong.append(f"{name}: {str(error)[:200]}: {result.text[:200]!r}")
     total, seconds = len(items), time.perf_counter() - began
-    title = "undeclared keys, single spaces" if undeclared else "gen's defaults"
+    title = ("undeclared keys, single spaces" if undeclared else "gen's defaults") + (
+        ", half real-world" if half else ""
+    )
     print(
         f"finish, {title}: {total} outputs, {100 * reasons['by themselves'] / total:.1f} % end by themselves (>= 95 %)"
     )
@@ -376,6 +382,7 @@ def main() -> None:
     parser.add_argument("--schemas", type=int, default=50)
     parser.add_argument("--max-tokens", type=int, default=2048)
     parser.add_argument("--seed", type=int, default=0, help="of the list of schemas")
+    parser.add_argument("--half", action="store_true", help="as many real-world schemas as function calls in the list")
     given = parser.parse_args()
     sections = given.only.split(",")
     if {"mask", "jump"} & set(sections):
@@ -388,9 +395,8 @@ def main() -> None:
         if given.cases is None:
             parser.error("finish needs --cases")
         for undeclared in (False, True):
-            finishes(
-                given.model, given.mode, given.cases, given.schemas, given.seed, given.max_tokens, undeclared=undeclared
-            )
+            how = {"undeclared": undeclared, "half": given.half}
+            finishes(given.model, given.mode, given.cases, given.schemas, given.seed, given.max_tokens, **how)
 
 
 if __name__ == "__main__":
