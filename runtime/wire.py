@@ -156,8 +156,7 @@ class Tokens(Message, frozen=True):
     """``ids``: every id this op gained since the last frame (sampled or forced). ``data``: bytes released since.
 
     ``settled``: how many of all ids of this op can no longer be cut by a stop. ``wrapped``: :attr:`Usage.wrapped` so
-    far. ``logprobs`` align with ``ids``
-    when asked for.
+    far. ``logprobs`` align with ``ids`` when asked for.
     """
 
     sid: int

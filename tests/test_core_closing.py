@@ -10,7 +10,7 @@ import pytest
 from core_kit import EOS, OTHER_EOS, Driver, FakeModel, greedy, hot, prompt
 
 from plait.constrained.compiler import compile_spec
-from plait.constrained.interface import Matcher, Unfinished, WayOut
+from plait.constrained.interface import ConstraintError, Matcher, Unfinished, WayOut
 from plait.constrained.pushdown.matcher import PushdownConstraint, PushdownMatcher
 from plait.runtime.core.closing import Closing
 from plait.runtime.wire import Append, Define, Ended, Sample, SampleParams, Started, Tokens
@@ -215,7 +215,7 @@ def test_replay_falls_on_the_same_edges(seed: int) -> None:
     (started,) = (event for event in whole.of(1) if isinstance(event, Started))
     frames = [event for event in whole.of(1) if isinstance(event, Tokens)]
     assert whole.ended(1).usage.wrapped == frames[-1].wrapped
-    for upto in range(len(frames)):
+    for upto in range(len(frames) + 1):
         ids = tuple(token for event in frames[:upto] for token in event.ids)
         usage = msgspec.structs.replace(started.usage, wrapped=frames[upto - 1].wrapped if upto else 0)
         again = run(schema(TREE), params, bias, resume_ids=ids, resume_usage=usage)
@@ -229,3 +229,16 @@ def test_another_backend_goes_on_without(monkeypatch: pytest.MonkeyPatch) -> Non
     driver = run(regex(r'"[a-z]*"'), greedy(30, stop_ids=STOPS), ENDLESS)
     ended = driver.ended(1)
     assert isinstance(ended, Ended) and (ended.reason, ended.partial) == ("length", True)
+
+
+def test_a_limit_met_by_the_search_for_the_way_out_fails_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_large(self: PushdownMatcher, most: int, seconds: float | None = None) -> None:
+        raise ConstraintError("more states than there may be")
+
+    pattern = r'"[^"]*"'
+    cut = run(regex(pattern), hot(30, stop_ids=STOPS, wrap_up=False), ENDLESS)
+    monkeypatch.setattr(PushdownMatcher, "completion", too_large)
+    for limit in (30, 600):
+        ended = run(regex(pattern), hot(limit, stop_ids=STOPS), ENDLESS).ended(1)
+        assert (ended.reason, ended.partial, ended.usage.wrapped) == ("length", True, 0)
+        assert ended.ids[:30] == cut.ended(1).ids

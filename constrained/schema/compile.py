@@ -88,7 +88,7 @@ class Compiler:
     def _possible(self, node: Node) -> bool:
         try:
             return self.solver.ask(self.goals.goal([self.goals.literal(node, ())]))
-        except (ConstraintError, RecursionError):
+        except (ConstraintError, RecursionError):  # it is asked for the message alone: then it is not to blame
             return True
 
     def add(self, expand: Callable[[], Iterator[Production]]) -> int:

@@ -51,7 +51,6 @@ class Account:
         """An earlier epoch began this op: its accounting stays, and the first ``computed`` tokens are done again."""
         if usage is not None:
             self.start(usage.prompt, usage.cached)
-            self.wrapped = usage.wrapped
         self._high = computed
 
     def compute(self, start: int, rows: int) -> None:

@@ -11,18 +11,20 @@
 So a value that runs on without end (an open string, one more item, one more key) is closed in time, and what the
 constraint still requires is written, as short as it allows where no more room is left. The ids a gen takes stay a
 function of what it samples: a replay meets the same places.
+
+A limit that the search for the way out passes is no reason to fail: the text goes on without, and may be cut.
 """
 
 from __future__ import annotations
 
-from ...constrained.interface import Matcher, WayOut
+from ...constrained.interface import ConstraintError, Matcher, WayOut
 from ...constrained.vocabulary import Vocabulary
 
 #: the last tokens of a gen that are looked at: so many, or this part of all, or as many as a text needs that requires
 #: much, which is asked after so many tokens, again and again
 _LEAST, _PART, _OFTEN = 64, 4, 16
 #: from the beginning in gens of so few tokens, else in the second half: asked for the first time, a constraint takes
-#: longer than it took to build (1.3 ms at the median of 200 real schemas, 100 ms for two of them)
+#: longer than it took to build
 _SHORT = 512
 #: what completes a text must leave this part of itself, and so many tokens more, unused: tokens that the model cuts
 #: otherwise than the tokenizer, and room for values that the constraint requires after it
@@ -50,11 +52,11 @@ class Closing:
         """Find the way out from here, so that :meth:`instead` answers soon. Raises Unfinished after about ``seconds``:
         call again."""
         if left <= self._from:
-            matcher.completion(left * _LONG, seconds)
+            self._way_out(matcher, left, seconds)
         elif left <= self._look:
-            way_out = matcher.completion(left * _LONG, seconds)
+            way_out = self._way_out(matcher, left, seconds)
             self._look = left - _OFTEN
-            if way_out is not None:
+            if way_out is not None and self._from >= 0:
                 self._from = max(self._from, _with_spare(self._tokens(way_out)) + 2 * _OFTEN)
 
     def instead(self, matcher: Matcher, token: int, left: int, seconds: float | None = None) -> int | None:
@@ -69,12 +71,12 @@ class Closing:
         after = matcher.fork()
         if not after.advance(token):
             return None
-        rest = after.completion((left - 1) * _LONG, seconds)
+        rest = self._way_out(after, left - 1, seconds)
         needed = None if rest is None else self._tokens(rest)
         if needed is not None and (not needed or _with_spare(needed) < left):
             return None
-        way_out = matcher.completion(left * _LONG, seconds)
-        if way_out is None:
+        way_out = self._way_out(matcher, left, seconds)
+        if way_out is None or self._from < 0:
             return None
         tokens = self._tokens(way_out)
         if tokens - way_out.beyond > left:  # what is beyond may take fewer than a token for each byte
@@ -87,6 +89,13 @@ class Closing:
             return END
         first = self._first(way_out)
         return first if first != token and matcher.fork().advance(first) else None
+
+    def _way_out(self, matcher: Matcher, left: int, seconds: float | None) -> WayOut | None:
+        try:
+            return matcher.completion(left * _LONG, seconds)
+        except ConstraintError:
+            self._from = self._look = -1
+            return None
 
     def _first(self, way_out: WayOut) -> int:
         text = bytearray()

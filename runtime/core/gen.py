@@ -89,6 +89,7 @@ class Gen(Op):
         self._again: deque[int] = deque()  # sampled by an earlier epoch, still to be gone over
         if self._limit > 0 and (request.resume_ids or request.resume_usage is not None):
             self._again.extend(request.resume_ids)
+            self.account.wrapped = 0 if request.resume_usage is None else request.resume_usage.wrapped
             self._resumes: Sample | None = request
         else:
             self._resumes = None
