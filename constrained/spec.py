@@ -81,9 +81,6 @@ class _Builder:
         self.rules = rules
         self.grammar = Grammar()
         self.parts = 0
-        self._forms: dict[str, Callable[[Mapping[str, Any], str, int], Expression]] = {
-            name: getattr(self, f"_{name}") for name in _FORMS
-        }
 
     def expression(self, data: Any, path: str, depth: int) -> Expression:
         self.parts += 1
@@ -102,7 +99,8 @@ class _Builder:
             if name != form and name not in _FORMS[form]:
                 known = f" (known: {', '.join(_FORMS[form])})" if _FORMS[form] else ""
                 raise ConstraintError(f"{_at(path)}{form!r} has no field {name!r}{known}")
-        return self._forms[form](data, f"{path}.{form}" if path else form, depth)
+        build: Callable[[Mapping[str, Any], str, int], Expression] = getattr(self, f"_{form}")
+        return build(data, f"{path}.{form}" if path else form, depth)
 
     def inside(self, path: str, work: Callable[[], Expression]) -> Expression:
         """``work`` with its errors named by their place, unless that is the whole."""

@@ -11,8 +11,7 @@ out unless something can be written for it (:mod:`.satisfy`), so there are no de
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ..interface import ConstraintError
 from ..pushdown.rules import Lexeme, Production, Rules
@@ -21,6 +20,7 @@ from ..regular.languages import Languages
 from .arrays import ArrayClause
 from .atoms import Clauses
 from .clauses import ArrayAlgebra, ObjectAlgebra
+from .conflict import Conflicts
 from .contradiction import contradiction
 from .errors import SchemaError
 from .formula import Formula, TooMany
@@ -30,11 +30,12 @@ from .node import TYPES, Node
 from .objects import ObjectClause
 from .options import SchemaOptions
 from .productions import Members, Rows
-from .satisfy import Solver, plainly_satisfiable
-from .scalars import ConstantAlgebra, Constants, NumberAlgebra, StringAlgebra
+from .satisfy import Solver
+from .scalars import ConstantAlgebra, NumberAlgebra, StringAlgebra
 
 _TOO_DEEP = "the schema is nested too deeply; write fewer levels, or name parts of it in $defs"
 _CONSTANTS = {None: b"null", True: b"true", False: b"false"}
+_CONSTANTS_OF = {"null": (None,), "boolean": (True, False)}
 
 
 def compile_schema(root: Node, options: SchemaOptions, languages: Languages, rules: Rules) -> int:
@@ -55,25 +56,32 @@ class Compiler:
         self.solver = Solver(languages, self._check)
         #: goals whose values are being listed, for uniqueItems
         self.listing: set[Goal] = set()
-        self._arrays = ArrayAlgebra(self.goals)
-        self._objects = ObjectAlgebra(self.goals, languages)
-        self.conflicts = self._objects.conflicts
+        #: per JSON type, once it is asked for
+        self._formulas: dict[str, Formula[Any]] = {}
 
-    @cached_property
-    def _nulls(self) -> Formula[Constants]:
-        return Formula(self.goals, ConstantAlgebra("null", frozenset({None})))
+    def formula(self, kind: str) -> Formula[Any]:
+        """What evaluates schemas for one JSON type: to Constants, a Language, or Clauses."""
+        found = self._formulas.get(kind)
+        if found is None:
+            found = self._formulas[kind] = self._new_formula(kind)
+        return found
 
-    @cached_property
-    def _booleans(self) -> Formula[Constants]:
-        return Formula(self.goals, ConstantAlgebra("boolean", frozenset({True, False})))
+    def _new_formula(self, kind: str) -> Formula[Any]:
+        if kind == "object":
+            return ObjectAlgebra(self.goals, self.languages).formula
+        if kind == "array":
+            return ArrayAlgebra(self.goals).formula
+        if kind == "string":
+            return Formula(self.goals, StringAlgebra(self.languages))
+        if kind == "number":
+            return Formula(self.goals, NumberAlgebra(self.languages))
+        return Formula(self.goals, ConstantAlgebra(kind, frozenset(_CONSTANTS_OF[kind])))
 
-    @cached_property
-    def _numbers(self) -> Formula[Language]:
-        return Formula(self.goals, NumberAlgebra(self.languages))
-
-    @cached_property
-    def _strings(self) -> Formula[Language]:
-        return Formula(self.goals, StringAlgebra(self.languages))
+    @property
+    def conflicts(self) -> Conflicts:
+        algebra = self.formula("object").algebra
+        assert isinstance(algebra, ObjectAlgebra)
+        return algebra.conflicts
 
     def start(self, root: Node) -> int:
         goal = self.goals.goal([self.goals.literal(root, ())])
@@ -109,6 +117,10 @@ class Compiler:
 
     def types(self, goal: Goal) -> Iterable[str]:
         """The JSON types that the goal's own ``type`` keywords allow."""
+        if len(goal.literals) == 1:
+            types = goal.literals[0].node.types
+            if types is not None and len(types) == 1 and goal.literals[0].positive:
+                return types
         allowed: frozenset[str] | None = None
         for literal in goal.literals:
             if literal.positive and literal.node.types is not None:
@@ -123,17 +135,14 @@ class Compiler:
         return found
 
     def _shape(self, goal: Goal, kind: str) -> object:
+        formula = self.formula(kind)
         if kind == "object":
-            return [ObjectClause(self, clause) for clause in self._clauses(self._objects.formula, goal)]
-        if kind == "string":
-            return self._scalar(self._strings, goal)
-        if kind == "number":
-            return self._scalar(self._numbers, goal)
+            return [ObjectClause(self, clause) for clause in self._clauses(formula, goal)]
         if kind == "array":
-            return [ArrayClause(self, clause) for clause in self._clauses(self._arrays.formula, goal)]
-        return self._scalar(self._nulls if kind == "null" else self._booleans, goal)
+            return [ArrayClause(self, clause) for clause in self._clauses(formula, goal)]
+        return self._scalar(formula, goal)
 
-    def _scalar(self, formula: Formula, goal: Goal) -> object:  # type: ignore[type-arg]
+    def _scalar(self, formula: Formula[Any], goal: Goal) -> object:
         if len(goal.literals) == 1:
             return formula(goal.literals[0])
         return formula.algebra.meet([formula(literal) for literal in goal.literals])
@@ -147,8 +156,6 @@ class Compiler:
             raise SchemaError("", goal.literals[0].node.pointer, str(reason)) from None
 
     def _check(self, goal: Goal) -> bool:
-        if len(goal.literals) == 1 and plainly_satisfiable(goal.literals[0]):
-            return True
         return any(self._inhabited(goal, kind) for kind in self.types(goal))
 
     def _inhabited(self, goal: Goal, kind: str) -> bool:
@@ -162,7 +169,8 @@ class Compiler:
 
     def string_of(self, literal: Literal) -> Language:
         """The strings that satisfy a literal (of propertyNames)."""
-        return self._strings(literal)
+        found: Language = self.formula("string")(literal)
+        return found
 
     def can_write(self, name: str) -> bool:
         """Whether a key can be written at all."""

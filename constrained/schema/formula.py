@@ -110,6 +110,10 @@ class Formula(Generic[T]):
             return self.algebra.bottom
         if len(self._open) > MAX_NESTED:
             raise SchemaError("", literal.node.pointer, f"more than {MAX_NESTED} schemas apply to one value in a chain")
+        found = self._at_once(literal)
+        if found is not None:
+            literal.memo[key] = found
+            return found
         outer, self._met = self._met, set()
         around, self.there = self.there, there
         self._open.add(literal)
@@ -141,12 +145,27 @@ class Formula(Generic[T]):
         finally:
             self._met |= outer
 
-    def _evaluate(self, literal: Literal) -> T:
+    def _at_once(self, literal: Literal) -> T | None:
+        """The value where no other literal has to be evaluated for it; else None."""
         node, positive, algebra = literal.node, literal.positive, self.algebra
         if node.always is not None:
             return algebra.top if node.always is positive else algebra.bottom
         if node.types is not None and self.kind not in node.types:
             return algebra.bottom if positive else algebra.top
+        if (
+            node.values is not None
+            or node.unevaluated_properties is not None
+            or node.unevaluated_items is not None
+            or applies_in_place(node)
+        ):
+            return None
+        own = algebra.own(literal)
+        if own is not None:
+            return own
+        return algebra.top if positive else algebra.bottom
+
+    def _evaluate(self, literal: Literal) -> T:
+        node, positive, algebra = literal.node, literal.positive, self.algebra
         if positive and self.kind == "object" and self._chooses(node):
             self.there |= frozenset(name for one in beside(node, conjuncts) for name in one.required)
         if (node.unevaluated_properties is not None and self.kind == "object") or (

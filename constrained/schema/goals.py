@@ -11,7 +11,7 @@ but a ``$ref`` is the literal of its target.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .node import Node, says_only
@@ -26,7 +26,7 @@ ANYTHING = Node("", always=True)
 class Literal:
     """One schema in its dynamic scope, to be satisfied or to be violated. ``memo`` holds one formula per JSON type."""
 
-    __slots__ = ("index", "memo", "node", "positive", "scope")
+    __slots__ = ("alone", "index", "memo", "node", "positive", "scope")
 
     def __init__(self, node: Node, scope: Scope, positive: bool, index: int) -> None:
         self.node = node
@@ -35,6 +35,8 @@ class Literal:
         #: in order of creation, which follows the document: what decides whose order of keys comes first
         self.index = index
         self.memo: dict[Hashable, Any] = {}
+        #: the goal of nothing but this, once somebody wanted it
+        self.alone: Goal | None = None
 
     def __repr__(self) -> str:
         return f"{'' if self.positive else 'not '}{self.node.pointer}"
@@ -92,7 +94,16 @@ class Goals:
     def negation(self, literal: Literal) -> Literal:
         return self.literal(literal.node, literal.scope, not literal.positive)
 
-    def goal(self, literals: Iterable[Literal]) -> Goal:
+    def goal(self, literals: Sequence[Literal]) -> Goal:
+        if len(literals) == 1:
+            (literal,) = literals
+            found = literal.alone
+            if found is None:
+                found = literal.alone = self._goal(literals)
+            return found
+        return self._goal(literals)
+
+    def _goal(self, literals: Iterable[Literal]) -> Goal:
         wanted = set()
         for literal in literals:
             always = literal.node.always
@@ -107,11 +118,12 @@ class Goals:
         return found
 
     def _combine(self, literals: frozenset[Literal]) -> Goal:
+        if len(literals) < 2:
+            return Goal(tuple(literals), None)
         ordered = tuple(sorted(literals, key=lambda literal: literal.index))
-        if len(ordered) > 1:
-            for literal in ordered:
-                if not literal.positive and self.negation(literal) in literals:
-                    return self.never
+        for literal in ordered:
+            if not literal.positive and self.negation(literal) in literals:
+                return self.never
         return Goal(ordered, None)
 
     def _new(self, node: Node, scope: Scope, positive: bool) -> Literal:

@@ -13,8 +13,9 @@ for (a negation it violated, a minimum count), the name is remembered (``Key.rem
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from functools import cached_property
+from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..regular.language import Language
@@ -72,15 +73,22 @@ class ObjectClause:
         self._declared: list[list[str]] = []
         #: names of a value that is asked for beside other schemas
         self._late: set[str] = set()
-        named = sorted(atom for atom in clause if isinstance(atom, Has))
-        required = {atom.name: None for atom in named if atom.there}
-        absent = {atom.name for atom in named if not atom.there}
-        groups = sorted((atom for atom in clause if isinstance(atom, Literal)), key=lambda one: one.index)
+        named: list[Has] = []
+        groups: list[Literal] = []
         for atom in clause:
-            if isinstance(atom, Count):
+            if isinstance(atom, Literal):
+                groups.append(atom)
+            elif isinstance(atom, Has):
+                named.append(atom)
+            elif isinstance(atom, Count):
                 self._bound(atom.low, atom.high)
             elif isinstance(atom, Unevaluated):
                 self._unevaluated(atom)
+        if len(groups) > 1:
+            groups.sort(key=lambda one: one.index)
+        named.sort()
+        required = {atom.name: None for atom in named if atom.there}
+        absent = {atom.name for atom in named if not atom.there}
         held = [literal for literal in groups if literal.positive]
         for literal in groups:
             if literal.positive:
@@ -103,19 +111,27 @@ class ObjectClause:
         )
         if self.low <= len(required):
             self.low = 0
-        above = [0 if one.high is None else one.high + 1 for one in self.violations]
         #: so many keys have to have different names
-        self._distinct = max((self.low, *above))
+        self._distinct = self.low
         #: counts above this are all alike; 0 if counts do not matter
-        self._counting = max(
-            (self._distinct, 0 if self.high is None else self.high + 1, *(one.low for one in self.violations))
-        )
+        self._counting = self.low if self.high is None else max(self.low, self.high + 1)
+        for violation in self.violations:
+            self._distinct = max(self._distinct, 0 if violation.high is None else violation.high + 1)
+            self._counting = max(self._counting, self._distinct, violation.low)
         #: nothing but declared order and required names: what may follow can always be completed
         self.simple = not (self.violations or self._counting or self.dependent)
         self.names = Names(compiler, self.rules, self.violations, self._within, self.order.tracked, groups)
-        self.live = Completion(compiler.solver, self._helpful, self.may_end)
-        self._violating = Violating(compiler, self.violations, self.names)
         self._names_of: dict[int, list[str] | None] = {}
+
+    # a simple clause needs neither of these
+
+    @cached_property
+    def live(self) -> Completion[State]:
+        return Completion(self._compiler.solver, self._helpful, self.may_end)
+
+    @cached_property
+    def _violating(self) -> Violating:
+        return Violating(self._compiler, self.violations, self.names)
 
     # ------------------------------------------------------------ what the atoms say
 
@@ -157,8 +173,10 @@ class ObjectClause:
             self.violations.append(Violation(self._compiler, atom))
 
     def _declare(self, names: dict[str, Node]) -> None:
-        known = {name for one in self._declared for name in one}
-        fresh = [name for name in names if name not in known]
+        fresh = list(names)
+        if self._declared:
+            known = {name for one in self._declared for name in one}
+            fresh = [name for name in names if name not in known]
         if fresh:
             self._declared.append(fresh)
 
@@ -235,7 +253,7 @@ class ObjectClause:
         names, place = self.order.lists[which], state.at[which]
         if place >= len(names) or names[place] in self.needed(state):
             return None
-        return state._replace(at=(*state.at[:which], place + 1, *state.at[which + 1 :]))
+        return State(_moved(state.at, which), state.used, state.pending, state.number, state.banned)
 
     def free(self, state: State) -> Iterator[Key]:
         """Names without a place."""
@@ -246,7 +264,7 @@ class ObjectClause:
         order = self.order
         if order.lists and any(order.before_the_end(name, state.at) for name in self.needed(state)):
             return None
-        return self._settled(state._replace(at=order.end))
+        return self._settled(State(order.end, state.used, state.pending, state.number, state.banned))
 
     def last(self, state: State) -> Iterator[Key]:
         """Names and undeclared keys that come behind all lists."""
@@ -255,8 +273,7 @@ class ObjectClause:
     def _next_listed(self, state: State, which: int) -> Iterator[Key]:
         names, place = self.order.lists[which], state.at[which]
         if place < len(names):
-            at = (*state.at[:which], place + 1, *state.at[which + 1 :])
-            yield from self._named(state, names[place], at)
+            yield from self._named(state, names[place], _moved(state.at, which))
 
     def _free(self, state: State) -> Iterator[Key]:
         for name in self.order.free:
@@ -301,6 +318,8 @@ class ObjectClause:
 
     def _settled(self, state: State) -> State:
         """Without the violations that are certain, since a name that they require can no longer come."""
+        if not state.pending:
+            return state
         pending = frozenset(one for one in state.pending if not self._lacks(state, self.violations[one].required))
         return state if len(pending) == len(state.pending) else state._replace(pending=pending)
 
@@ -413,6 +432,11 @@ class ObjectClause:
         return 0 if high is None else high + 1
 
 
+def _moved(at: tuple[int, ...], which: int) -> tuple[int, ...]:
+    """The places with that of one list moved by one."""
+    return (at[0] + 1,) if len(at) == 1 else (*at[:which], at[which] + 1, *at[which + 1 :])
+
+
 def spelled(name: str) -> bytes:
     """A key as it is written, in canonical JSON."""
-    return json.dumps(name, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return encode_basestring(name).encode("utf-8", "surrogatepass")  # json.dumps makes an encoder for each

@@ -66,10 +66,9 @@ class SchemaOptions:
     @classmethod
     def parse(cls, data: Mapping[str, Any]) -> SchemaOptions:
         """From plain data. Raises ConstraintError for a name or a value that is not known."""
-        known = {one.name for one in fields(cls) if not one.name.startswith("max_") and one.name != "relaxed"}
         for name in data:
-            if name not in known:
-                raise ConstraintError(f"schema option {name!r} is not known (known: {', '.join(sorted(known))})")
+            if name not in _GIVEN:
+                raise ConstraintError(f"schema option {name!r} is not known (known: {', '.join(_GIVEN)})")
         return cls(**data)
 
     def relax(self, problem: Problem) -> bool:
@@ -84,3 +83,9 @@ class SchemaOptions:
         """Come back if the assertion may be dropped; else raise :class:`.errors.Unsupported`."""
         if not self.relax(Problem(keyword, pointer, message)):
             raise Unsupported(keyword, pointer, message)
+
+
+#: options that are given from outside
+_GIVEN = tuple(
+    sorted(one.name for one in fields(SchemaOptions) if not one.name.startswith("max_") and one.name != "relaxed")
+)

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Sequence
 from .keys import KeyRule
 from .violations import Violation
 
+_NOBODY: frozenset[str] = frozenset()
+
 
 class Order:
     """``declared``: names by list. ``late``: names of a value that is asked for beside other schemas. ``needed``:
@@ -26,7 +28,7 @@ class Order:
         self,
         declared: list[list[str]],
         late: set[str],
-        needed: Iterable[str],
+        needed: dict[str, None],
         absent: set[str],
         dependent: dict[str, tuple[str, ...]],
         rules: Sequence[KeyRule],
@@ -35,29 +37,37 @@ class Order:
         any_order: bool,
     ) -> None:
         self._absent = absent
-        deciding = [name for one, then in dependent.items() for name in (one, *then)]
-        tracked = dict.fromkeys(name for names in declared for name in names)
-        for names in (needed, sorted(absent), deciding, *(rule.named for rule in rules)):
+        deciding = [name for one, then in dependent.items() for name in (one, *then)] if dependent else []
+        tracked: dict[str, None] = {}
+        for names in declared:
             tracked.update(dict.fromkeys(names))
+        tracked.update(needed)
+        if absent:
+            tracked.update(dict.fromkeys(sorted(absent)))
+        tracked.update(dict.fromkeys(deciding))
+        for rule in rules:
+            tracked.update(dict.fromkeys(rule.named))
         # a name that only an excluded value has is as undeclared as any other: what unique items exclude must not allow
         # anything that is not allowed without it
-        free = {*deciding, *(name for name in needed if name not in late)}
+        free = {*needed, *deciding} if not late else {*deciding, *(name for name in needed if name not in late)}
         for violation in violations:
             tracked.update(dict.fromkeys(violation.named))
             if not violation.constant:
                 free.update(violation.named)
         tracked.update(dict.fromkeys(counted))
         self.tracked = list(tracked)
-        self.lists = [] if any_order else [[name for name in names if name not in absent] for names in declared]
-        self._place = {name: (at, place) for at, names in enumerate(self.lists) for place, name in enumerate(names)}
-        others = [name for name in self.tracked if name not in self._place and name not in absent]
+        self.lists: list[list[str]] = [] if any_order else declared
+        if absent:
+            self.lists = [[name for name in names if name not in absent] for names in self.lists]
+        place = self._place = {name: (at, n) for at, names in enumerate(self.lists) for n, name in enumerate(names)}
+        others = [name for name in tracked if name not in place and name not in absent]
         self.late = [] if any_order else [name for name in others if name not in free]
         self.free = others if any_order else [name for name in others if name in free]
         self.anywhere = frozenset(self.free)
         self.begin = (0,) * len(self.lists)
         self.end = tuple(map(len, self.lists))
         #: names whose use a state has to know
-        self.memory = frozenset((*deciding, *others))
+        self.memory = frozenset((*deciding, *others)) if deciding or others else _NOBODY
 
     def available(self, name: str, at: tuple[int, ...], used: frozenset[str]) -> bool:
         """Whether the name can still come behind these places and names."""

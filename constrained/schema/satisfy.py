@@ -59,6 +59,9 @@ class Solver:
         return self._answer(goal)
 
     def _answer(self, goal: Goal) -> bool:
+        if len(goal.literals) == 1 and plainly_satisfiable(goal.literals[0]):
+            goal.known = True
+            return True
         outer, self._lowest = self._lowest, _CLOSED
         depth = goal.depth = self._open
         self._open += 1
