@@ -134,6 +134,11 @@ class Vocabulary:
         return mask
 
     @cached_property
+    def eos_address(self) -> int:
+        """Where :attr:`eos_mask` lies, for native code."""
+        return int(self.eos_mask.ctypes.data)
+
+    @cached_property
     def trie(self) -> TokenTrie:
         """All text tokens as a flat trie, built on first use."""
         return TokenTrie(self.tokens)

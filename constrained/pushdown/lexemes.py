@@ -29,6 +29,7 @@ from .rules import Lexeme
 
 if TYPE_CHECKING:
     from ..regular.languages import Languages
+    from .native_library import Shared
 
 _UNFILLED = -2
 _CLOSED = -3
@@ -92,6 +93,8 @@ class LexemeTable:
         self._escapes = missing.isdisjoint(encoding.ESCAPE_BYTES)
         self._shapes = encoding.Shapes(sorted(missing), self._escapes)
         self._quote = ord('"') not in missing
+        #: what native machines over this table share, once there is one
+        self.native: Shared | None = None
 
     @property
     def nbytes(self) -> int:

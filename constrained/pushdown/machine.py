@@ -28,7 +28,7 @@ import itertools
 import time
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,13 +36,12 @@ from numpy.typing import NDArray
 from ..interface import ConstraintError, Unfinished
 from ..masks import Mask, MaskCache
 from ..vocabulary import Vocabulary
+from . import native_library
 from .lexemes import LexemeTable
 from .mask_walk import MaskWalk
+from .native_machine import NativeMachine
 from .rules import Rules
 from .stacks import DEAD, LEXEME, LITERAL, NONTERMINAL, Limits, Node, Stacks
-
-if TYPE_CHECKING:
-    from .native_machine import NativeMachine
 
 #: bytes of Python objects behind one filled cell and the tops of one config
 _CELL_BYTES, _MOVES_BYTES = 100, 500
@@ -341,7 +340,4 @@ def build(
     key: str,
 ) -> Machine | NativeMachine:
     """The native machine where there is a native library, else the Python one."""
-    from .native_library import available
-    from .native_machine import NativeMachine
-
-    return (NativeMachine if available() else Machine)(rules, start, lexemes, vocabulary, masks, key)
+    return (NativeMachine if native_library.available() else Machine)(rules, start, lexemes, vocabulary, masks, key)

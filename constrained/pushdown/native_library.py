@@ -86,21 +86,17 @@ class Shared:
         return found + self.keys.nbytes + self.trie.nodes * 20
 
 
-_shared: weakref.WeakKeyDictionary[LexemeTable, Shared] = weakref.WeakKeyDictionary()
-
-
 def shared_of(lexemes: LexemeTable, library: ctypes.CDLL) -> Shared:
     """What the machines over ``lexemes`` share; made with the first of them."""
-    found = _shared.get(lexemes)
+    found = lexemes.native
     if found is None:
-        found = _shared[lexemes] = Shared(library, lexemes)
+        found = lexemes.native = Shared(library, lexemes)
     return found
 
 
 def shared_bytes(lexemes: LexemeTable) -> int:
     """What native code holds for all machines over one lexeme table: its masks of lexemes, mostly."""
-    shared = _shared.get(lexemes)
-    return 0 if shared is None else shared.nbytes
+    return 0 if lexemes.native is None else lexemes.native.nbytes
 
 
 @lru_cache(maxsize=1)

@@ -16,8 +16,9 @@ from __future__ import annotations
 import ctypes
 import itertools
 import struct
+import sys
 import time
-import weakref
+from array import array
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,8 @@ _serials = itertools.count()
 class NativeMachine:
     """See :class:`.machine.Machine`, whose interface this is. Raises RuntimeError where there is no native library."""
 
+    _handle: int | None = None
+
     def __init__(
         self,
         rules: Rules,
@@ -68,9 +71,12 @@ class NativeMachine:
         self.limits = limits if limits is not None else Limits()
         self._library = native
         self._shared = shared = shared_of(lexemes, native)
-        self._handle: int | None = native.plait_machine_new(
+        # configurations are numbered as they are met, so the masks of another machine of this key are no use
+        self._serial = next(_serials) << 32
+        self._numbers: dict[int, int] = {}
+        self._handle = native.plait_machine_new(
             shared.handle,
-            vocabulary.eos_mask.ctypes.data,  # lives with the vocabulary
+            vocabulary.eos_address,  # lives with the vocabulary
             self.limits.stacks,
             self.limits.depth,
             self.limits.nbytes,
@@ -78,14 +84,9 @@ class NativeMachine:
         )
         if self._handle is None:
             raise MemoryError("no memory for a constraint's machine")
-        weakref.finalize(self, native.plait_machine_free, self._handle).atexit = False
         self._start_nonterminal = start
         self._start: int | None = None
-        # configurations are numbered as they are met, so the masks of another machine of this key are no use
-        self._serial = next(_serials) << 32
         self._steps: dict[tuple[int, bytes], int] = {}
-        self._numbers: dict[int, int] = {}
-        weakref.finalize(self, masks.forget, self._numbers).atexit = False
         self._flags: dict[int, int] = {}
         self._forced: dict[int, bytes] = {}
         self._doubtful: dict[int, NDArray[np.int32]] = {}
@@ -93,6 +94,11 @@ class NativeMachine:
         self._dependents: set[int] = set()
         self._markers: dict[int, tuple[int, ...]] = {}
         self._step = native.plait_machine_step
+
+    def __del__(self) -> None:
+        if self._handle is not None and not sys.is_finalizing():  # with the process, its memory goes anyway
+            self._library.plait_machine_free(self._handle)
+            self.masks.forget(self._numbers)
 
     # -- the surface -------------------------------------------------------------------------------------------------
 
@@ -340,7 +346,7 @@ class NativeMachine:
                 items[0] += 1
         if self._shared.generation != self.lexemes.generation:
             self._shared.refresh(self.lexemes)
-        packed = struct.pack(f"{len(items)}i", *items)
+        packed = array("i", items).tobytes()
         self._run(self._library.plait_machine_add, nonterminal, packed, b"".join(texts))
 
     def _limit(self, which: int) -> ConstraintError:
