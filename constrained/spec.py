@@ -19,6 +19,7 @@ Everything that is regular becomes one lexeme, however it is put together.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from . import grammar as grammars
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 #: specifications inside specifications; parts in all; rounds of a repeat
 MAX_DEPTH, MAX_PARTS, MAX_COUNT = 100, 100_000, 1_000_000
+
+#: what data may come as; a dict is told at once, which an abstract class takes its time for
+_MAPPING = (dict, Mapping)
 
 _DTYPES = {
     "int": r"[-+]?[0-9]{1,20}",
@@ -88,7 +92,7 @@ class _Builder:
             raise ConstraintError(f"a specification of more than {MAX_PARTS:,} parts")
         if depth > MAX_DEPTH:
             raise ConstraintError(f"{_at(path)}specifications are nested deeper than {MAX_DEPTH}")
-        if not isinstance(data, Mapping):
+        if not isinstance(data, _MAPPING):
             raise ConstraintError(f'{_at(path)}expected an object such as {{"regex": "..."}}, not {_shown(data)}')
         forms = [name for name in data if name in _FORMS]
         if len(forms) != 1:
@@ -126,21 +130,17 @@ class _Builder:
         return Terminal(self.languages.literals(options))
 
     def _json_schema(self, data: Mapping[str, Any], path: str, depth: int) -> Expression:
-        from .schema.compile import compile_schema
-        from .schema.options import SchemaOptions
-        from .schema.reader import read
-
+        compile_json = _schema_compiler()
         given, documents = data.get("options"), data.get("documents")
         for name, value in (("options", given), ("documents", documents)):
-            if value is not None and not isinstance(value, Mapping):
+            if value is not None and not isinstance(value, _MAPPING):
                 raise ConstraintError(
                     f"{path.removesuffix('json_schema')}{name}: expected an object, not {_shown(value)}"
                 )
 
         def compiled(more: Mapping[str, Any]) -> Expression:
-            options = SchemaOptions.parse({**(given or {}), **more})
-            root = read(data["json_schema"], documents=documents or {}, options=options)
-            return Opaque(compile_schema(root, options, self.languages, self.rules))
+            options = {**(given or {}), **more}
+            return Opaque(compile_json(data["json_schema"], options, documents or {}, self.languages, self.rules))
 
         def work() -> Expression:
             if given is not None and "undeclared" in given:
@@ -204,6 +204,14 @@ class _Builder:
             return Repeat(body, low, high)
         between = self.expression(separator, f"{where}separator", depth + 1)
         return separated(body, between, low, high)
+
+
+@cache
+def _schema_compiler() -> Callable[..., int]:
+    """:func:`.schema.compile.compile_json`, loaded when the first JSON Schema comes: other forms need none of it."""
+    from .schema.compile import compile_json
+
+    return compile_json
 
 
 def _at(path: str) -> str:

@@ -44,12 +44,9 @@ def parse(
         return ebnf.parse(text, syntax.upper(), start or "root", scope, languages)
 
     def schemas(schema: Any) -> int:
-        from ..schema.compile import compile_schema
-        from ..schema.options import SchemaOptions
-        from ..schema.reader import read
+        from ..schema.compile import compile_json
 
-        options = SchemaOptions()
-        return compile_schema(read(schema, options=options), options, languages, rules)
+        return compile_json(schema, {}, {}, languages, rules)
 
     return lark.parse(text, start or "start", scope, languages, schemas)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -47,14 +48,19 @@ class PushdownConstraint:
         self.key = machine.key
         self.vocabulary: Vocabulary = machine.vocabulary
         self.start = machine.start
-        self.nothing: Mask = np.zeros(self.vocabulary.mask_words, np.uint32)
-        self.nothing.flags.writeable = False
         self._resolved: dict[tuple[int, bytes], int | None] = {}
         self._settled: dict[tuple[int, bytes], int] = {}
         self._value_bytes = 0
         self._nearest: Nearest | None = None  # few constraints are ever asked for it
         #: turns of :meth:`PushdownMatcher.prepare` get this many times what they were given, and what was held
         self.patience, self._held = 1.0, 0
+
+    @cached_property
+    def nothing(self) -> Mask:
+        """The mask behind the end."""
+        mask = np.zeros(self.vocabulary.mask_words, np.uint32)
+        mask.flags.writeable = False
+        return mask
 
     def turn(self, seconds: float) -> float:
         """How long a turn of work may really take: more, once turns ended that long were in vain."""

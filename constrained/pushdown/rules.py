@@ -42,7 +42,7 @@ class Rules:
 
     def __init__(self) -> None:
         self._expand: list[Callable[[], Iterable[Production]]] = []
-        self._known: list[tuple[Production, ...] | None] = []
+        self._known: dict[int, tuple[Production, ...]] = {}
         #: nonterminals that depend on the JSON value just before them; see :meth:`add_dependent`
         self.resolve: dict[int, Resolve] = {}
         #: of some of these: bytes behind which need no look at the value
@@ -51,7 +51,6 @@ class Rules:
     def add(self, expand: Callable[[], Iterable[Production]]) -> int:
         """A new nonterminal; ``expand`` is called once, when the machine first reaches it."""
         self._expand.append(expand)
-        self._known.append(None)
         return len(self._expand) - 1
 
     def add_dependent(
@@ -71,7 +70,7 @@ class Rules:
         return nonterminal
 
     def productions(self, nonterminal: int) -> tuple[Production, ...]:
-        known = self._known[nonterminal]
+        known = self._known.get(nonterminal)
         if known is None:
             known = self._known[nonterminal] = tuple(self._expand[nonterminal]())
         return known

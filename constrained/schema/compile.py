@@ -10,7 +10,8 @@ out unless something can be written for it (:mod:`.satisfy`), so there are no de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NoReturn
 
 from ..interface import ConstraintError
@@ -30,12 +31,21 @@ from .node import TYPES, Node
 from .objects import ObjectClause
 from .options import SchemaOptions
 from .productions import Members, Rows
+from .reader import read
 from .satisfy import Solver
 from .scalars import ConstantAlgebra, NumberAlgebra, StringAlgebra
 
 _TOO_DEEP = "the schema is nested too deeply; write fewer levels, or name parts of it in $defs"
 _CONSTANTS = {None: b"null", True: b"true", False: b"false"}
 _CONSTANTS_OF = {"null": (None,), "boolean": (True, False)}
+
+
+def compile_json(
+    schema: Any, options: Mapping[str, Any], documents: Mapping[str, Any], languages: Languages, rules: Rules
+) -> int:
+    """:func:`compile_schema` of what :func:`.reader.read` reads, with options as plain data."""
+    parsed = SchemaOptions.parse(options)
+    return compile_schema(read(schema, documents=documents, options=parsed), parsed, languages, rules)
 
 
 def compile_schema(root: Node, options: SchemaOptions, languages: Languages, rules: Rules) -> int:
@@ -99,16 +109,9 @@ class Compiler:
         except (ConstraintError, RecursionError):  # it is asked for the message alone: then it is not to blame
             return True
 
-    def add(self, expand: Callable[[], Iterator[Production]]) -> int:
-        """A nonterminal. A schema whose parts nest too deeply is an error of its own, wherever that shows."""
-
-        def expanded() -> list[Production]:
-            try:
-                return list(expand())
-            except RecursionError:
-                raise SchemaError("", "#", _TOO_DEEP) from None
-
-        return self.rules.add(expanded)
+    def add(self, expand: Callable[..., Iterable[Production]], *arguments: Any) -> int:
+        """A nonterminal: what ``expand`` gives for ``arguments``, asked once, when the machine first reaches it."""
+        return self.rules.add(partial(_expanded, expand, *arguments))
 
     def too_many(self, message: str) -> NoReturn:
         raise ConstraintError(f"JSON Schema: {message}; write fewer alternatives")
@@ -181,8 +184,7 @@ class Compiler:
     def value(self, goal: Goal, depth: int) -> int:
         found = goal.nonterminals.get(depth)
         if found is None:
-            found = self.add(lambda: self._value(goal, depth))
-            goal.nonterminals[depth] = found
+            found = goal.nonterminals[depth] = self.add(self._value, goal, depth)
         return found
 
     def _value(self, goal: Goal, depth: int) -> Iterator[Production]:
@@ -216,3 +218,11 @@ class Compiler:
             item = row.items(clause.start)
             if item is not None:
                 yield (b"[", *layout.first(depth), item)
+
+
+def _expanded(expand: Callable[..., Iterable[Production]], *arguments: Any) -> list[Production]:
+    """A schema whose parts nest too deeply is an error of its own, wherever that shows."""
+    try:
+        return list(expand(*arguments))
+    except RecursionError:
+        raise SchemaError("", "#", _TOO_DEEP) from None

@@ -11,7 +11,7 @@ but a ``$ref`` is the literal of its target.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from .node import Node, says_only
@@ -96,14 +96,7 @@ class Goals:
 
     def goal(self, literals: Sequence[Literal]) -> Goal:
         if len(literals) == 1:
-            (literal,) = literals
-            found = literal.alone
-            if found is None:
-                found = literal.alone = self._goal(literals)
-            return found
-        return self._goal(literals)
-
-    def _goal(self, literals: Iterable[Literal]) -> Goal:
+            return literals[0].alone or self._alone(literals[0])
         wanted = set()
         for literal in literals:
             always = literal.node.always
@@ -111,15 +104,23 @@ class Goals:
                 wanted.add(literal)
             elif always is not literal.positive:
                 return self.never
+        if len(wanted) == 1:
+            return self.goal(tuple(wanted))
         key = frozenset(wanted)
         found = self._goals.get(key)
         if found is None:
             found = self._goals[key] = self._combine(key)
         return found
 
+    def _alone(self, literal: Literal) -> Goal:
+        always = literal.node.always
+        if always is None:
+            literal.alone = Goal((literal,), None)
+        else:
+            literal.alone = self.free if always is literal.positive else self.never
+        return literal.alone
+
     def _combine(self, literals: frozenset[Literal]) -> Goal:
-        if len(literals) < 2:
-            return Goal(tuple(literals), None)
         ordered = tuple(sorted(literals, key=lambda literal: literal.index))
         for literal in ordered:
             if not literal.positive and self.negation(literal) in literals:

@@ -13,7 +13,7 @@ for (a negation it violated, a minimum count), the name is remembered (``Key.rem
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, NamedTuple
@@ -180,12 +180,12 @@ class ObjectClause:
         if fresh:
             self._declared.append(fresh)
 
-    def _counted_names(self) -> Iterator[str]:
+    def _counted_names(self) -> list[str]:
         """Names that are counted and few: each of them is told apart, in any order."""
-        if self.low > 1 or any(violation.high is not None for violation in self.violations):
-            for literal in self._within:
-                names = self._compiler.languages.finite(self._compiler.string_of(literal), FEW_NAMES)
-                yield from names or ()
+        if not self._within or (self.low <= 1 and all(violation.high is None for violation in self.violations)):
+            return []
+        finite, string_of = self._compiler.languages.finite, self._compiler.string_of
+        return [name for literal in self._within for name in finite(string_of(literal), FEW_NAMES) or ()]
 
     # ------------------------------------------------------------ states
 
@@ -223,11 +223,11 @@ class ObjectClause:
             return False
         return all(self.violations[one].at_end(state.used, state.number) for one in state.pending)
 
-    def keys(self, state: State) -> Iterator[Key]:
+    def keys(self, state: State) -> Iterable[Key]:
         """Every key that may come next and leaves the object completable."""
         return self._completable(self._moves(state))
 
-    def _completable(self, keys: Iterator[Key]) -> Iterator[Key]:
+    def _completable(self, keys: Iterable[Key]) -> Iterable[Key]:
         return keys if self.simple else (key for key in keys if self.live(key.after))
 
     def _moves(self, state: State) -> Iterator[Key]:
@@ -244,7 +244,7 @@ class ObjectClause:
     # Keys come from three places. Of a list, what may come is its next name, or, where that need not come, whatever may
     # come without it: said so, the keys of a state are few even where a thousand names are declared.
 
-    def next_listed(self, state: State, which: int) -> Iterator[Key]:
+    def next_listed(self, state: State, which: int) -> Iterable[Key]:
         """The next name of one list, in every way in which it may come."""
         return self._completable(self._next_listed(state, which))
 
@@ -255,7 +255,7 @@ class ObjectClause:
             return None
         return State(_moved(state.at, which), state.used, state.pending, state.number, state.banned)
 
-    def free(self, state: State) -> Iterator[Key]:
+    def free(self, state: State) -> Iterable[Key]:
         """Names without a place."""
         return self._completable(self._free(state))
 
@@ -266,14 +266,13 @@ class ObjectClause:
             return None
         return self._settled(State(order.end, state.used, state.pending, state.number, state.banned))
 
-    def last(self, state: State) -> Iterator[Key]:
+    def last(self, state: State) -> Iterable[Key]:
         """Names and undeclared keys that come behind all lists."""
         return self._completable(self._last(state))
 
-    def _next_listed(self, state: State, which: int) -> Iterator[Key]:
+    def _next_listed(self, state: State, which: int) -> Iterable[Key]:
         names, place = self.order.lists[which], state.at[which]
-        if place < len(names):
-            yield from self._named(state, names[place], _moved(state.at, which))
+        return self._named(state, names[place], _moved(state.at, which)) if place < len(names) else ()
 
     def _free(self, state: State) -> Iterator[Key]:
         for name in self.order.free:
@@ -297,14 +296,16 @@ class ObjectClause:
     def _full(self, state: State) -> bool:
         return self.high is not None and state.number >= self.high
 
-    def _named(self, state: State, name: str, at: tuple[int, ...]) -> Iterator[Key]:
+    def _named(self, state: State, name: str, at: tuple[int, ...]) -> Iterable[Key]:
         goal = self.names.goal(name)
         if self._full(state) or not (goal.known is True or self._compiler.solver.ask(goal)):
-            return
+            return ()
         if self.simple:
             used = state.used | {name} if name in self.order.memory else state.used
-            yield Key(name, -1, goal, State(at, used, state.pending, 0))
-            return
+            return (Key(name, -1, goal, State(at, used, state.pending, 0)),)
+        return self._ways_of(state, name, goal, at)
+
+    def _ways_of(self, state: State, name: str, goal: Goal, at: tuple[int, ...]) -> Iterator[Key]:
         after = self._settled(State(at, state.used | {name}, state.pending, self._counted(state), state.banned))
         then = self.dependent.get(name, ())
         if not all(one in after.used or self.available(after, one) for one in then):
@@ -401,7 +402,7 @@ class ObjectClause:
             if counting or key.after.pending != state.pending or key.name in needed or key.name in triggers:
                 yield key.after
 
-    def _towards(self, state: State) -> Iterator[Key] | None:
+    def _towards(self, state: State) -> Iterable[Key] | None:
         """The ways to something that is missing at the end, where all of them are keys that may come anywhere. One of
         them comes sooner or later, so it may as well come now: else n conditions are 2^n orders and subsets of keys."""
         for name in self.needed(state):

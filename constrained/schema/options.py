@@ -59,9 +59,14 @@ class SchemaOptions:
             raise ConstraintError(
                 f"whitespace={space!r}: write 'single', 'compact', 'spaced' or 0 to {MAX_INDENT} spaces of indentation"
             )
-        for name in ("strict", "any_order", "undeclared", "openapi"):
-            if not isinstance(getattr(self, name), bool):
-                raise ConstraintError(f"{name}={getattr(self, name)!r}: write true or false")
+        for name, value in (
+            ("strict", self.strict),
+            ("any_order", self.any_order),
+            ("undeclared", self.undeclared),
+            ("openapi", self.openapi),
+        ):
+            if not isinstance(value, bool):
+                raise ConstraintError(f"{name}={value!r}: write true or false")
 
     @classmethod
     def parse(cls, data: Mapping[str, Any]) -> SchemaOptions:

@@ -38,7 +38,7 @@ class Order:
     ) -> None:
         self._absent = absent
         deciding = [name for one, then in dependent.items() for name in (one, *then)] if dependent else []
-        tracked: dict[str, None] = {}
+        tracked: dict[str, object] = {}
         for names in declared:
             tracked.update(dict.fromkeys(names))
         tracked.update(needed)
@@ -46,24 +46,28 @@ class Order:
             tracked.update(dict.fromkeys(sorted(absent)))
         tracked.update(dict.fromkeys(deciding))
         for rule in rules:
-            tracked.update(dict.fromkeys(rule.named))
-        # a name that only an excluded value has is as undeclared as any other: what unique items exclude must not allow
-        # anything that is not allowed without it
-        free = {*needed, *deciding} if not late else {*deciding, *(name for name in needed if name not in late)}
+            tracked.update(rule.named)
         for violation in violations:
             tracked.update(dict.fromkeys(violation.named))
-            if not violation.constant:
-                free.update(violation.named)
         tracked.update(dict.fromkeys(counted))
         self.tracked = list(tracked)
         self.lists: list[list[str]] = [] if any_order else declared
         if absent:
             self.lists = [[name for name in names if name not in absent] for names in self.lists]
         place = self._place = {name: (at, n) for at, names in enumerate(self.lists) for n, name in enumerate(names)}
-        others = [name for name in tracked if name not in place and name not in absent]
-        self.late = [] if any_order else [name for name in others if name not in free]
-        self.free = others if any_order else [name for name in others if name in free]
-        self.anywhere = frozenset(self.free)
+        others: list[str] = []
+        if len(place) < len(tracked):
+            others = [name for name in tracked if name not in place and name not in absent]
+        self.late: list[str] = []
+        self.free = others
+        if others and not any_order:
+            # a name that only an excluded value has is as undeclared as any other: what unique items exclude must not
+            # allow anything that is not allowed without it
+            free = {*deciding, *(name for name in needed if name not in late)}
+            free.update(name for one in violations if not one.constant for name in one.named)
+            self.late = [name for name in others if name not in free]
+            self.free = [name for name in others if name in free]
+        self.anywhere = frozenset(self.free) if self.free else _NOBODY
         self.begin = (0,) * len(self.lists)
         self.end = tuple(map(len, self.lists))
         #: names whose use a state has to know

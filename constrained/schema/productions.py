@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from ..pushdown.rules import Lexeme, Production
@@ -54,41 +53,39 @@ class Members:
         ended = clause.past_lists(state)
         found = [self._listed(state, which) for which in range(len(state.at))]
         parts = [part for part in (*found, None if ended is None else self._last(ended)) if part is not None]
-        free = next(clause.free(state), None) is not None
-        if not free and len(parts) < 2:
+        if not _any(clause.free(state)) and len(parts) < 2:
             return parts[0] if parts else None
-        return self._compiler.add(lambda: chain(((part,) for part in parts), self._expand(state, clause.free(state))))
+        return self._compiler.add(lambda: [*((part,) for part in parts), *self._expand(state, clause.free(state))])
 
     def _listed(self, state: State, which: int) -> int | None:
         """What begins with a name of one list: the next that may come, or what may come without it."""
         clause = self._clause
         here: State | None = state
-        while here is not None and next(clause.next_listed(here, which), None) is None:
+        while here is not None and not _any(clause.next_listed(here, which)):
             here = clause.without_next(here, which)
         if here is None:
             return None
         found = self._lists.get((which, here))
         if found is None:
-            at = here
-            found = self._lists[which, at] = self._compiler.add(lambda: self._expand_listed(at, which))
+            found = self._lists[which, here] = self._compiler.add(self._expand_listed, here, which)
         return found
 
-    def _expand_listed(self, state: State, which: int) -> Iterator[Production]:
+    def _expand_listed(self, state: State, which: int) -> list[Production]:
+        made: list[Production] = []
         here: State | None = state
         while here is not None:
-            yield from self._expand(here, self._clause.next_listed(here, which))
+            made += self._expand(here, self._clause.next_listed(here, which))
             here = self._clause.without_next(here, which)
             if here is not None and here.at[which] % BLOCK == 0:
                 rest = self._listed(here, which)
-                if rest is not None:
-                    yield (rest,)
-                return
+                return made if rest is None else [*made, (rest,)]
+        return made
 
     def _last(self, state: State) -> int | None:
         """What begins with a key behind all lists."""
         if state not in self._lasts:
-            some = next(self._clause.last(state), None)
-            made = None if some is None else self._compiler.add(lambda: self._expand(state, self._clause.last(state)))
+            some = _any(self._clause.last(state))
+            made = self._compiler.add(lambda: self._expand(state, self._clause.last(state))) if some else None
             self._lasts[state] = made
         return self._lasts[state]
 
@@ -96,7 +93,7 @@ class Members:
         """What comes after a member: the end, or a comma and another one."""
         found = self._tails.get(state)
         if found is None:
-            found = self._tails[state] = self._compiler.add(lambda: self._after(state))
+            found = self._tails[state] = self._compiler.add(self._after, state)
         return found
 
     def _after(self, state: State) -> Iterator[Production]:
@@ -107,22 +104,24 @@ class Members:
         if keys is not None:
             yield (*layout.comma(self._depth), keys)
 
-    def _expand(self, state: State, keys: Iterable[Key]) -> Iterator[Production]:
+    def _expand(self, state: State, keys: Iterable[Key]) -> list[Production]:
         colon = self._compiler.layout.colon
-        first = colon[0]
+        first, *space = colon
         assert isinstance(first, bytes)
+        made: list[Production] = []
         for key in keys:
             if key.name is not None:
-                yield (spelled(key.name) + first, *colon[1:], *self._value(key, key.after))
+                made.append((spelled(key.name) + first, *space, *self._value(key, key.after)))
                 continue
             language = self._clause.language(key.cell, state)
             if language is self._compiler.languages.EMPTY:
                 continue
             name = Lexeme(language, json=True)
             if key.remember:
-                yield (b'"', name, self._remembered(key, state))
+                made.append((b'"', name, self._remembered(key, state)))
             else:
-                yield (b'"', name, *colon, *self._value(key, key.after))
+                made.append((b'"', name, *colon, *self._value(key, key.after)))
+        return made
 
     def _value(self, key: Key, after: State) -> tuple[int, int]:
         return (self._compiler.value(key.goal, self._inside), self.tail(after))
@@ -194,3 +193,8 @@ class Rows:
         items = self.items(place)
         if items is not None:
             yield (*layout.comma(self._depth), items)
+
+
+def _any(some: Iterable[object]) -> bool:
+    """Whether there is at least one; the others are not looked for."""
+    return next(iter(some), None) is not None

@@ -123,7 +123,10 @@ class Resource:
     def fill(self, node: Node) -> None:
         """Read the schema of a shell that belongs here. Raises SchemaError, also past a limit."""
         raw, _, depth = node.source
-        self.registry.reached(node, depth)
+        registry = self.registry
+        registry.count += 1
+        if depth > registry.options.max_depth or registry.count > registry.options.max_schemas:
+            raise registry.too_many(node, depth)
         table = self.table
         if table is None:
             table = self.table = handlers(self.dialect)

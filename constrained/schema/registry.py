@@ -61,6 +61,7 @@ class Registry:
         self.given = {split(uri)[0]: schema for uri, schema in documents.items()}
         self.resources: dict[str, Resource] = {}
         self.documents: list[Document] = []
+        #: schemas that were read
         self.count = 0
         #: None: a wrong value is raised. Else it is written down here and its keyword left out (for check())
         self.errors: list[Problem] | None = None
@@ -95,15 +96,13 @@ class Registry:
         self.resources.setdefault(uri, resource)
         return resource
 
-    def reached(self, node: Node, depth: int) -> None:
-        """One more schema is read. Raises SchemaError past a limit."""
-        self.count += 1
+    def too_many(self, node: Node, depth: int) -> SchemaError:
+        """What is wrong where a limit is passed."""
         if depth > self.options.max_depth:
-            raise SchemaError(
-                "", node.pointer, f"schemas are nested more than {self.options.max_depth} levels deep; use $ref"
-            )
-        if self.count > self.options.max_schemas:
-            raise SchemaError("", node.pointer, f"more than {self.options.max_schemas:,} schemas are reached")
+            said = f"schemas are nested more than {self.options.max_depth} levels deep; use $ref"
+        else:
+            said = f"more than {self.options.max_schemas:,} schemas are reached"
+        return SchemaError("", node.pointer, said)
 
     def pattern_problem(self, source: str) -> str:
         """Why a pattern (ECMA-262) cannot be kept; "" if it can."""

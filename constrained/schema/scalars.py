@@ -104,7 +104,6 @@ class StringAlgebra(LanguageAlgebra):
     def __init__(self, languages: Languages) -> None:
         super().__init__(languages)
         self.top = languages.ANY
-        self._any_character = languages.chars(((0, 0x10FFFF),))
 
     def values(self, literal: Literal) -> Language:
         assert literal.node.values is not None
@@ -118,7 +117,7 @@ class StringAlgebra(LanguageAlgebra):
             if node.max_length is not None and node.max_length < node.min_length:
                 exact.append(languages.EMPTY)
             else:
-                exact.append(languages.repeat(self._any_character, node.min_length, node.max_length))
+                exact.append(_of_length(languages, node.min_length, node.max_length))
         if node.pattern is not None:
             exact.append(kept_pattern(languages, node.pattern, "pattern", node.pointer))
         if literal.positive:
@@ -129,6 +128,13 @@ class StringAlgebra(LanguageAlgebra):
         if node.format is not None:
             parts.append(formats.outside(languages, node.format))
         return self.join(parts) if parts else None
+
+
+def _of_length(languages: Languages, low: int, high: int | None) -> Language:
+    """So many characters."""
+    return languages.intern(
+        ("length", low, high), lambda: languages.repeat(languages.chars(((0, 0x10FFFF),)), low, high)
+    )
 
 
 def kept_pattern(languages: Languages, source: str, keyword: str, pointer: str) -> Language:
