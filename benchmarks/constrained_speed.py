@@ -1,11 +1,13 @@
 """What constraints cost and save on the real model, and whether its outputs end and validate.
 
-    python benchmarks/constrained_speed.py [--only mask,jump,finish] [--cases DIR] [--repeats 5] [--model PATH]
+    python benchmarks/constrained_speed.py [--only mask,jump,finish] [--cases DIR] [--repeats 5] [--texts 13]
+        [--model PATH]
 
 mask    time per sampled token with a schema's mask and without, for the same ids: what the model drew under the mask is
         drawn again without one (the sampler's work is done, its answer replaced). The core in this process, no
         jump-forward, batch 1 and 8; medians of alternating repeats.
-jump    forward passes of a JSON gen with fixed keys, with jump-forward and for the same ids without.
+jump    forward passes of a JSON gen with fixed keys, with jump-forward (and the drafts beside it) and for the same ids
+        without; and seconds of the same ids with drafts and without.
 finish  50 schemas of the cases (seeded; maxLength 200 and maxItems 5 wherever a string, a key or an array may come that
         nothing bounds, in undeclared and untyped values too) x 4 chats that show one instance, temperature 1,
         max_tokens 2048, through Runtime: how many end by themselves, how many are wrapped up before max_tokens, how
@@ -34,6 +36,7 @@ from plait.constrained.interface import Constraint, Matcher
 from plait.runtime import Runtime
 from plait.runtime import wire as w
 from plait.runtime.core import compute
+from plait.runtime.core.budget import Budget
 from plait.runtime.core.core import Core
 from plait.runtime.core.settings import CoreSettings
 from plait.runtime.models.card import read_card
@@ -90,10 +93,18 @@ class WithoutJumps:
         self._constraint = constraint
 
     def matcher(self) -> Matcher:
-        matcher = self._constraint.matcher()
-        kind = type(matcher)
-        patient: Any = type("Patient", (kind,), {"__slots__": (), "forced": lambda self: b""})
-        return patient(matcher._constraint, matcher._at)  # type: ignore[attr-defined, no-any-return]
+        matcher: Any = self._constraint.matcher()
+
+        class Patient(type(matcher)):  # type: ignore[misc]
+            __slots__ = ()
+
+            def forced(self) -> bytes:
+                return b""
+
+            def fork(self) -> Patient:
+                return Patient(self._constraint, self._at)
+
+        return Patient(matcher._constraint, matcher._at)
 
 
 class Bench:
@@ -123,6 +134,10 @@ class Bench:
         self.core.receive(w.ToCore((w.Define(key, payload),)))
         if not jumps:
             self.core.state.constraints[key].built = WithoutJumps(load(payload, self.vocabulary, key))
+
+    def drafts(self, on: bool) -> None:
+        settings = self.core.state.settings
+        self.core.state.budget = Budget(60.0, 60.0, settings.draft_s if on else 0.0, 60.0)
 
     def run(
         self,
@@ -185,26 +200,47 @@ def mask_cost(bench: Bench, repeats: int) -> None:
     bench.prescribed.clear()
 
 
-def jumps_saved(bench: Bench) -> None:
-    """Greedy and drawn, in each layout. The same ids without jump-forward take one pass each, which is counted too."""
+def jumps_saved(bench: Bench, texts: int, repeats: int) -> None:
+    """One greedy text and others at temperature 1, in each layout. The same ids without jump-forward take one pass
+    each, which is counted too. Then seconds with drafts and without, for the same ids."""
     prompt = tuple(bench.vocabulary.encode(PROMPT.encode()))
     bench.run(prompt, [1], 8, None)  # the prompt is in the tree from now on
     for whitespace in ("single", "compact", "spaced"):
         bench.define(whitespace, INVOICE, jumps=True, whitespace=whitespace)
-        ratios = []
-        for seed in range(5):
+        ratios: list[float] = []
+        times: list[float] = []
+        before = bench.core.stats()
+        for seed in range(texts):
             temperature = 1.0 if seed else 0.0
             jumped = bench.run(prompt, [seed], 400, whitespace, temperature)
             bench.prescribed[seed] = jumped["ids"][seed]
             plain = bench.run(prompt, [seed], 0, None, temperature)
-            bench.prescribed.clear()
             assert plain["ids"] == jumped["ids"], "not the same ids"
             ratios.append(jumped["passes"] / plain["passes"])
             if not seed:
                 print(f"    {bench.vocabulary.decode(jumped['ids'][seed]).decode('utf-8', 'replace')}")
+        after = bench.core.stats()
+        for seed in range(texts):
+            pairs = []
+            for _ in range(repeats):
+                seconds = []
+                for drafts in (True, False):
+                    bench.drafts(drafts)
+                    done = bench.run(prompt, [seed], 400, whitespace, 1.0 if seed else 0.0)
+                    assert done["ids"][seed] == bench.prescribed[seed], "not the same ids"
+                    seconds.append(done["seconds"])
+                pairs.append(seconds[0] / seconds[1])
+            times.append(statistics.median(pairs))
+            bench.drafts(True)
+        bench.prescribed.clear()
+        drawn = sorted(ratios[1:])
         print(
-            f"jump, whitespace {whitespace}: {ratios[0]:.2f} x the forward passes (greedy), at temperature 1 "
-            f"{', '.join(f'{ratio:.2f}' for ratio in ratios[1:])} (must hold: <= 0.6)",
+            f"jump, whitespace {whitespace}: {ratios[0]:.2f} x the forward passes (greedy); {len(drawn)} texts at "
+            f"temperature 1: {statistics.mean(drawn):.2f} in the mean, {drawn[0]:.2f} to {drawn[-1]:.2f} "
+            "(must hold: <= 0.6)\n"
+            f"    drafts: {after.accepted_tokens - before.accepted_tokens} of "
+            f"{after.drafted_tokens - before.drafted_tokens} rows were right; {statistics.median(times):.2f} x the "
+            f"seconds of the same ids without drafts ({min(times):.2f} to {max(times):.2f}, medians of {repeats})",
             flush=True,
         )
 
@@ -378,6 +414,7 @@ def main() -> None:
     parser.add_argument("--only", default="mask,jump,finish")
     parser.add_argument("--cases", type=Path)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--texts", type=int, default=13, help="of jump, for each layout")
     parser.add_argument("--model", help="any model (default: the default model)")
     parser.add_argument("--mode", default="exact", choices=["reference", "exact"])
     parser.add_argument("--schemas", type=int, default=50)
@@ -391,7 +428,7 @@ def main() -> None:
         if "mask" in sections:
             mask_cost(bench, given.repeats)
         if "jump" in sections:
-            jumps_saved(bench)
+            jumps_saved(bench, given.texts, given.repeats)
     if "finish" in sections:
         if given.cases is None:
             parser.error("finish needs --cases")

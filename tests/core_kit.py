@@ -145,6 +145,10 @@ class FakeModel:
         return out[len(ids) :]
 
 
+#: seconds of a step
+BUDGETS = ("constraint_first_s", "constraint_more_s", "constraint_slice_s", "draft_s")
+
+
 class Clock:
     def __init__(self) -> None:
         self.now = 0.0
@@ -162,7 +166,7 @@ class Driver:
         self.model = model or FakeModel()
         self.model.allocate(kv_tokens)
         self.vocabulary = vocabulary()
-        settings = {"constraint_first_s": 60.0, "constraint_more_s": 60.0, "constraint_slice_s": 60.0, **settings}
+        settings = {**dict.fromkeys(BUDGETS, 60.0), **settings}
         self.core = Core(self.model, self.vocabulary, CoreSettings(kv_tokens, **settings), Clock())  # type: ignore[arg-type]  # settings by name
         self.events: list[CoreEvent] = []
         self.core.check()

@@ -128,7 +128,7 @@ def test_what_the_core_is_told_is_cut_into_frames_it_takes(tmp_path: Path) -> No
 
 
 def stats_at(steps: int) -> Stats:
-    return Stats(0, 0, 0, 0, 0, steps, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0)
+    return Stats(steps=steps)
 
 
 def test_what_follows_an_end_does_not_join_what_came_before() -> None:

@@ -302,6 +302,8 @@ def test_metrics_count() -> None:
         sampled_tokens=5,
         forced_tokens=2,
         recomputed_tokens=0,
+        drafted_tokens=7,
+        accepted_tokens=6,
         retractions=1,
         evicted_tokens=3,
         step_s=1.5,

@@ -36,11 +36,17 @@ class Op(Protocol):
     def need(self) -> int:
         """Slots it takes until its first result, from the KV it holds now."""
 
+    def extra(self, worth: float) -> int:
+        """Rows of a draft that may go along with the last of :meth:`need`, for which there may be no room. ``worth``:
+        of one forward less, in rows that are computed in vain."""
+        return 0
+
     def growth(self) -> int:
         """Slots it may take after that, at most."""
 
     def schedule(self, rows: int, pool: SlotPool) -> list[Segment]:
-        """Plan exactly ``rows`` rows (<= :meth:`rows`), with slots of ``pool``, which has them free."""
+        """Plan exactly ``rows`` rows (<= :meth:`rows`, or all of them and up to :meth:`extra` more), with slots of
+        ``pool``, which has them free."""
 
     def retract(self) -> None:
         """The strand loses its KV: give scratch slots back, and be ready to begin again."""
@@ -51,14 +57,14 @@ class Op(Protocol):
 
 @dataclass(slots=True)
 class Segment:
-    """``q`` rows of one sequence; the last ``wanted`` of them want logits. ``note`` is the op's own."""
+    """``q`` rows of one sequence. ``note`` is the op's own."""
 
     op: Op
     ids: IntArray  # [q]
     start: int  # position of the first row
     out: IntArray  # [q] slots to write
     visible: IntArray  # [start + q] slots that the last row sees, its own included
-    wanted: int
+    wanted: Sequence[int] = ()  # rows of the segment whose logits are wanted, ascending
     note: object = None
 
 
@@ -75,9 +81,9 @@ def build(segments: Sequence[Segment]) -> tuple[ForwardBatch, list[slice]]:
     taken = 0
     for segment, end in zip(segments, query_starts[1:].tolist()):
         if segment.wanted:
-            logit_rows.append(np.arange(end - segment.wanted, end, dtype=np.int32))
-        slices.append(slice(taken, taken + segment.wanted))
-        taken += segment.wanted
+            logit_rows.append(np.asarray(segment.wanted, dtype=np.int32) + (end - len(segment.ids)))
+        slices.append(slice(taken, taken + len(segment.wanted)))
+        taken += len(segment.wanted)
     batch = ForwardBatch(
         ids=np.concatenate([segment.ids for segment in segments]),
         positions=np.repeat(starts, lengths) + within,

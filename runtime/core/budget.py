@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
+
+
+class Purse(IntEnum):
+    """What seconds of a step may be spent on: rows that look for the first time at their place in the text (most find
+    out at once), those that could not at their first look, and drafts, which nobody waits for."""
+
+    FIRST = 0
+    MORE = 1
+    DRAFT = 2
+
 
 class Budget:
-    """Two purses, refilled for each step: ``first`` seconds for rows that look for the first time at their place in the
-    text (most find out at once), ``more`` seconds for those that could not at their first look. One look gets at most
-    ``share`` of either."""
+    """One purse for each kind of work, refilled for each step. One look gets at most ``share`` of any."""
 
-    def __init__(self, first: float, more: float, share: float) -> None:
-        self._full = (first, more)
+    def __init__(self, first: float, more: float, draft: float, share: float) -> None:
+        self._full = (first, more, draft)
         self._share = share
-        self._left = [first, more]
+        self._left = list(self._full)
 
     def renew(self) -> None:
         """A step begins."""
         self._left = list(self._full)
 
-    def slice(self, again: bool) -> float:
-        """Seconds that a row may have now; 0 when the purse is empty. ``again``: it is not its first look."""
-        return max(0.0, min(self._share, self._left[again]))
+    def slice(self, purse: Purse) -> float:
+        """Seconds that a row may have now; 0 when the purse is empty."""
+        return max(0.0, min(self._share, self._left[purse]))
 
-    def spent(self, again: bool, seconds: float) -> None:
-        self._left[again] -= seconds
+    def spent(self, purse: Purse, seconds: float) -> None:
+        self._left[purse] -= seconds

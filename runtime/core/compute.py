@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 import torch
 
 from .batch import Op, Segment, build
+from .budget import Purse
 from .forking import Forking
 from .gen import Gen
 from .kit import OpError
 from .logprobs import logprob
 from .sampler import Sampled, SamplerRow, sample
-from .schedule import Turn
+from .schedule import WINDOW, Turn
 from .scoring import Scoring
 from .state import State
 from .strand import Status
@@ -50,30 +52,37 @@ class Deliver:
     def run(self, state: State, turn: Turn) -> None:
         if not turn.segments or turn.logits is None:
             return
-        gens: list[tuple[Gen, int]] = []  # with the row of its logits
+        drawing: list[tuple[Gen, int, int]] = []  # with where its rows of the logits begin, and which is next
         others: list[tuple[Segment, slice]] = []
         for segment, rows in zip(turn.segments, turn.slices):
             if isinstance(segment.op, Gen) and segment.wanted:
-                gens.append((segment.op, rows.start))
+                drawing.append((segment.op, rows.start, 0))
             else:
                 others.append((segment, rows))
-        picks = self._pick(turn.logits, gens)
-        faults: list[tuple[Op, str]] = []
-        for (gen, _), found in zip(gens, picks):
-            if found.error is not None:
-                faults.append((gen, found.error))
-        faults += self._receive(turn.logits, others)
+        faults = self._receive(turn.logits, others)
+        while drawing:
+            picks = self._pick(turn.logits, [(gen, start + row) for gen, start, row in drawing])
+            faults += [(gen, found.error) for (gen, _, _), found in zip(drawing, picks) if found.error is not None]
+            self._poison(state, faults)
+            faults = []
+            going: list[tuple[Gen, int, int]] = []  # their drafts were right so far
+            for (gen, start, _), found in zip(drawing, picks):
+                if found.error is None and gen.strand.current is gen and gen.strand.status is Status.RUNNING:
+                    row = self._advance(state, gen, found)
+                    if row is not None:
+                        going.append((gen, start, row))
+            drawing = going
+        self._poison(state, faults)
+        for op in {segment.op: None for segment, _ in others}:
+            if op.strand.current is op and op.strand.status is Status.RUNNING:
+                self._conclude(state, op)
+
+    def _poison(self, state: State, faults: list[tuple[Op, str]]) -> None:
         for fault, message in faults:
             if fault.strand.current is fault:
                 state.poison(fault.strand, message)
         if faults:
             state.rescue()
-        for (gen, _), found in zip(gens, picks):
-            if found.error is None and gen.strand.current is gen and gen.strand.status is Status.RUNNING:
-                self._advance(state, gen, found)
-        for op in {segment.op: None for segment, _ in others}:
-            if op.strand.current is op and op.strand.status is Status.RUNNING:
-                self._conclude(state, op)
 
     def _pick(self, logits: torch.Tensor, gens: list[tuple[Gen, int]]) -> list[Sampled]:
         """A token for each gen: sampled, or the forced one that waited for its logprob."""
@@ -108,15 +117,23 @@ class Deliver:
                     faults.append((segment.op, error.message))
         return faults
 
-    def _advance(self, state: State, gen: Gen, found: Sampled) -> None:
+    def _advance(self, state: State, gen: Gen, found: Sampled) -> int | None:
+        """Which of its rows of the logits the gen draws from next; None: it needs another forward, or is over."""
         with state.guard(gen.strand):
             gen.strand.seq.forget_fresh()
             gen.pick(found)
             state.look(gen)
+            row = gen.next_row()
+            if row is not None:
+                return row
+            drafted, accepted = gen.land(state.pool)
+            state.counters.drafted_tokens += drafted
+            state.counters.accepted_tokens += accepted
             if gen.end is not None:
                 state.end_gen(gen)
             else:
                 state.events += gen.outgoing()
+        return None
 
     def _conclude(self, state: State, op: Op) -> None:
         """An op that got rows but no token: the middle of a prompt, a fork, a score, a prefill."""
@@ -131,6 +148,23 @@ class Deliver:
                     state.end_fork(op)
             elif isinstance(op, Scoring) and not op.need():
                 state.end_score(op)
+
+
+class Speculate:
+    """Gens draft what follows where their constraints leave little open, while the budget lasts."""
+
+    def run(self, state: State, turn: Turn) -> None:
+        for strand in [*state.running, *state.waiting[:WINDOW]]:
+            gen = strand.current
+            if not isinstance(gen, Gen) or not gen.undrafted:
+                continue
+            seconds = state.budget.slice(Purse.DRAFT)
+            if seconds <= 0.0:
+                return
+            began = time.monotonic()
+            with state.guard(strand):
+                gen.speculate(seconds)
+            state.budget.spent(Purse.DRAFT, time.monotonic() - began)
 
 
 class Prepare:

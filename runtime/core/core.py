@@ -11,7 +11,7 @@ from ...radix import Order
 from ..models.interface import Model
 from ..wire import CoreEvent, Stats, ToCore
 from .capacity import Capacity
-from .compute import Deliver, Forward, Prepare
+from .compute import Deliver, Forward, Prepare, Speculate
 from .counters import Timings
 from .inbox import Inbox
 from .schedule import Admit, Continue, Preempt, Turn
@@ -52,7 +52,13 @@ class Core:
         self.inbox = Inbox(self.state)
         self._timer = timer
         capacity = Capacity(self.state)
-        self._before: tuple[Action, ...] = (Proceed(), Preempt(capacity), Continue(capacity), Admit(capacity))
+        self._before: tuple[Action, ...] = (
+            Proceed(),
+            Speculate(),
+            Preempt(capacity),
+            Continue(capacity),
+            Admit(capacity),
+        )
         self._forward = Forward(timer)
         self._after: tuple[Action, ...] = (Deliver(), Prepare(), Proceed())
 
@@ -112,6 +118,8 @@ class Core:
             sampled_tokens=counters.sampled_tokens,
             forced_tokens=counters.forced_tokens,
             recomputed_tokens=counters.recomputed_tokens,
+            drafted_tokens=counters.drafted_tokens,
+            accepted_tokens=counters.accepted_tokens,
             retractions=counters.retractions,
             evicted_tokens=counters.evicted_tokens,
             step_s=counters.timings.step,

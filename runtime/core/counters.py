@@ -30,6 +30,8 @@ class Counters:
     sampled_tokens: int = 0
     forced_tokens: int = 0
     recomputed_tokens: int = 0
+    drafted_tokens: int = 0  # rows computed ahead
+    accepted_tokens: int = 0  # of which were right
     retractions: int = 0
     evicted_tokens: int = 0
     timings: Timings = field(default_factory=Timings)

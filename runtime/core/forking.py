@@ -34,7 +34,7 @@ class Forking(Op):
         return 0
 
     def schedule(self, rows: int, pool: SlotPool) -> list[Segment]:
-        return [prefill(self, self.account, rows, pool, wanted=0)]
+        return [prefill(self, self.account, rows, pool, wanted=False)]
 
     def admitted(self, cached: int) -> bool:
         """``prompt`` counts the ids whose KV the fork makes sure of: all but the last. True the first time."""

@@ -32,6 +32,7 @@ from .constraints import Defined
 from .kit import Kit, OpError
 from .prefill import prefill
 from .sampler import Sampled, SamplerRow
+from .speculation import Speculation
 from .stops import Match, StopScanner, cut_tokens
 from .strand import Strand
 
@@ -72,6 +73,7 @@ class Gen(Op):
         wrap_up = constraint is not None and request.params.wrap_up
         self._closing = Closing(kit.vocabulary, self._limit) if wrap_up else None
         self._drawn: Sampled | None = None  # not yet taken, see pick
+        self._ahead = Speculation(seq, kit.vocabulary, scored=request.params.logprobs)
         stops, patterns = request.params.stop, request.params.stop_regex
         self._scanner = StopScanner(stops, patterns) if stops or patterns else None
         self._row = SamplerRow(request.params, seq.ids, choice=request.choice)
@@ -103,18 +105,25 @@ class Gen(Op):
     def need(self) -> int:
         return self.strand.seq.n - self.strand.seq.kv_len
 
+    def extra(self, worth: float) -> int:
+        return self._ahead.rows(worth)
+
     def growth(self) -> int:
         return max(0, self._limit - len(self._pieces) - 1)
 
     def schedule(self, rows: int, pool: SlotPool) -> list[Segment]:
-        wanted = 1 if self._limit > 0 and rows == self.need() else 0
-        return [prefill(self, self.account, rows, pool, wanted)]
+        need = self.need()
+        segment = prefill(self, self.account, min(rows, need), pool, wanted=self._limit > 0 and rows >= need)
+        if rows > need:
+            self._ahead.join(segment, rows - need, pool)
+        return [segment]
 
     def retract(self) -> None:
         self.account.lose(self.strand.seq.kv_len)
+        self._ahead.forget()
 
     def held(self) -> list[IntArray]:
-        return []
+        return [self._ahead.slots] if len(self._ahead.slots) else []
 
     # ------------------------------------------------------------ one turn
 
@@ -184,6 +193,27 @@ class Gen(Op):
                 return True
         self._resumed()
         return True
+
+    # ------------------------------------------------------------ ahead of what was drawn
+
+    @property
+    def undrafted(self) -> bool:
+        """:meth:`speculate` may find something."""
+        return self._matcher is not None and self.ready and not self._ahead.looked
+
+    def speculate(self, seconds: float) -> None:
+        """Look for what most likely comes next, for up to about ``seconds``."""
+        assert self._matcher is not None
+        before = self._pieces[-1] if self._pieces else b""
+        self._ahead.look(self._matcher, before, tuple(self._pending), self._limit - len(self._pieces), seconds)
+
+    def next_row(self) -> int | None:
+        """Which row of the logits of this step's forward is the next to draw from; None: the draft is over."""
+        return self._ahead.next_row() if self.end is None and self.ready else None
+
+    def land(self, pool: SlotPool) -> tuple[int, int]:
+        """Keep the KV of what the draft had right. How many rows it had, and how many of them are kept."""
+        return self._ahead.land(pool)
 
     def abort(self) -> None:
         if self._resumes is not None:

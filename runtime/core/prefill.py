@@ -7,8 +7,8 @@ from .account import Account
 from .batch import Op, Segment
 
 
-def prefill(op: Op, account: Account, rows: int, pool: SlotPool, wanted: int) -> Segment:
-    """Plan ``rows`` rows from where the KV ends; the last ``wanted`` want logits.
+def prefill(op: Op, account: Account, rows: int, pool: SlotPool, *, wanted: bool) -> Segment:
+    """Plan ``rows`` rows from where the KV ends; ``wanted``: the last wants logits.
 
     A chunk without a tail before it goes into the tree now, before its forward: every K and V of a layer is written
     before attention reads, so a strand that is scheduled later in this very step finds it and computes its suffix
@@ -19,7 +19,7 @@ def prefill(op: Op, account: Account, rows: int, pool: SlotPool, wanted: int) ->
     slots = pool.allocate(rows)
     seq.take(slots)
     end = seq.kv_len
-    segment = Segment(op, seq.ids[start:end], start, slots, seq.slots, wanted)
+    segment = Segment(op, seq.ids[start:end], start, slots, seq.slots, (rows - 1,) if wanted else ())
     if rows > 1 and seq.committed == start:
         seq.publish(min(end, seq.n - 1))
     account.steps += 1

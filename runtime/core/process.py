@@ -59,7 +59,7 @@ def build(options: argparse.Namespace) -> tuple[Core, Ready]:
         tokens = kv_tokens(available_bytes(device), model.kv_bytes_per_token, model.context_length)
     settings = CoreSettings(kv_tokens=tokens)
     if device.startswith("cuda"):  # which is not busy with a few hundred rows
-        settings = dataclasses.replace(settings, step_tokens=8192, mixed_tokens=2048)
+        settings = dataclasses.replace(settings, step_tokens=8192, mixed_tokens=2048, forward_rows=256.0)
     if options.step_tokens is not None:
         settings = dataclasses.replace(settings, step_tokens=options.step_tokens)
     model.allocate(tokens)

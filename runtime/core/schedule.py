@@ -23,7 +23,7 @@ from .strand import Strand
 if TYPE_CHECKING:
     import torch
 
-_WINDOW = 256  # waiting strands that one step looks at, so that a long queue costs a step no more than a short one
+WINDOW = 256  # waiting strands that one step looks at, so that a long queue costs a step no more than a short one
 
 
 @dataclass(slots=True)
@@ -79,12 +79,15 @@ class Continue:
         turn.budget = state.settings.mixed_tokens if decoding else state.settings.step_tokens
         grants = dict.fromkeys(decoding, 1)
         left = turn.budget - len(decoding)
+        worth = state.settings.forward_rows / max(1, len(state.running))
+        left -= self._draft(grants, left // 2, worth)
         for strand in filling:
             assert strand.current is not None
             rows = min(strand.current.rows(), left)
             if rows > 0:
                 grants[strand] = rows
                 left -= rows
+        self._draft(grants, left, worth)
         self._make_room(state, turn, grants)
         for strand, rows in grants.items():
             assert strand.current is not None
@@ -101,8 +104,25 @@ class Continue:
                 if isinstance(strand.current, Forking) and not strand.current.rows():
                     state.end_fork(strand.current)
 
+    def _draft(self, grants: dict[Strand, int], most: int, worth: float) -> int:
+        """At most ``most`` rows of drafts go along with what was granted in full, the oldest strands' first. How many
+        were given."""
+        left = most
+        for strand, rows in grants.items():
+            op = strand.current
+            assert op is not None
+            if left > 0 and rows == op.need() and (extra := min(op.extra(worth), left)):
+                grants[strand] += extra
+                left -= extra
+        return most - left
+
     def _make_room(self, state: State, turn: Turn, grants: dict[Strand, int]) -> None:
-        """Retract the youngest of the lowest priority until the grants fit. A strand alone that does not fit fails."""
+        """Retract the youngest of the lowest priority until the grants fit, once no drafts are left among them. A
+        strand alone that does not fit fails."""
+        if sum(grants.values()) > self._capacity.room():
+            for strand, rows in grants.items():
+                assert strand.current is not None
+                grants[strand] = min(rows, strand.current.need())
         while grants and not self._capacity.make_room(sum(grants.values())):
             victim = self._capacity.victim()
             assert victim is not None
@@ -125,7 +145,7 @@ class Admit:
         full = turn.budget < 1 or len(state.running) >= state.settings.max_running
         if turn.closed or full or not state.waiting:
             return
-        order = state.order.order(state.waiting[:_WINDOW])
+        order = state.order.order(state.waiting[:WINDOW])
         order.sort(key=lambda strand: (-strand.priority, not strand.retracted))
         for strand in order:
             if turn.budget < 1 or len(state.running) >= state.settings.max_running:
@@ -152,6 +172,9 @@ class Admit:
             if isinstance(op, Forking):
                 state.end_fork(op)
             return
+        if rows == op.need():
+            worth = state.settings.forward_rows / len(state.running)
+            rows += max(0, min(op.extra(worth), turn.budget - rows, self._capacity.room() - rows))
         fits = self._capacity.make_room(rows)
         assert fits, "admitted without room"
         turn.segments += op.schedule(rows, state.pool)

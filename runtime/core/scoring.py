@@ -59,7 +59,7 @@ class Pass:
             visible = np.concatenate((before, np.asarray(above, dtype=np.int32), out))
             ids = np.asarray([self.trie.tokens[node] for node in nodes], dtype=np.int32)
             start = len(before) + len(above)
-            segments.append(Segment(op, ids, start, out, visible, len(nodes), Rows(self, nodes)))
+            segments.append(Segment(op, ids, start, out, visible, range(len(nodes)), Rows(self, nodes)))
             rows -= len(nodes)
             self.left -= len(nodes)
         return segments
@@ -133,7 +133,7 @@ class Scoring(Op):
         own = min(rows, self._own_left())
         if own:
             last = own == self._own_left()
-            segment = prefill(self, self.account, own, pool, wanted=int(last))
+            segment = prefill(self, self.account, own, pool, wanted=last)
             segment.note = Rows(self._given, (ROOT,))
             segments.append(segment)
         else:
@@ -202,7 +202,7 @@ class Scoring(Op):
             ids = self._prefix[done : done + rows]
             out = pool.allocate(len(ids))
             self._prefix_slots = np.concatenate((self._prefix_slots, out))
-            wanted = int(len(self._prefix_slots) == len(self._prefix))
+            wanted = (len(ids) - 1,) if len(self._prefix_slots) == len(self._prefix) else ()
             segments.append(Segment(self, ids, done, out, self._prefix_slots, wanted, Rows(alone, (ROOT,))))
             rows -= len(ids)
         if len(self._prefix_slots) == len(self._prefix):

@@ -17,7 +17,7 @@ from ...radix import FCFS, Order, RadixTree, SlotPool
 from ..models.interface import Model
 from ..wire import Append, CloseStrand, CoreEvent, CoreOp, ForkAt, Forked, OpFailed, Sample, Score
 from .batch import IntArray, Op
-from .budget import Budget
+from .budget import Budget, Purse
 from .constraints import Constraints, Defined
 from .counters import Counters
 from .forking import Forking
@@ -55,7 +55,9 @@ class State:
         self.ready: deque[Strand] = deque()  # may take up the next op
         self.resting: dict[Strand, None] = {}  # may hold KV and do not run, the longest idle first
         self.constraints = Constraints(vocabulary, settings.constraint_bytes)
-        self.budget = Budget(settings.constraint_first_s, settings.constraint_more_s, settings.constraint_slice_s)
+        self.budget = Budget(
+            settings.constraint_first_s, settings.constraint_more_s, settings.draft_s, settings.constraint_slice_s
+        )
         #: gens that look for what their constraints allow, the longest waiting first, and the seconds spent so far
         self.unready: dict[Gen, float] = {}
         self.events: list[CoreEvent] = []
@@ -133,13 +135,13 @@ class State:
         spent = self.unready.pop(gen, 0.0)
         if gen.ready:
             return
-        again = spent > 0.0
-        seconds = self.budget.slice(again)
+        purse = Purse.MORE if spent > 0.0 else Purse.FIRST
+        seconds = self.budget.slice(purse)
         if seconds > 0.0:
             began = time.monotonic()
             ready = gen.prepare(seconds)
             took = time.monotonic() - began
-            self.budget.spent(again, took)
+            self.budget.spent(purse, took)
             if ready:
                 return
             spent += took

@@ -13,6 +13,8 @@ _TOTALS = (
     "sampled_tokens",
     "forced_tokens",
     "recomputed_tokens",
+    "drafted_tokens",
+    "accepted_tokens",
     "retractions",
     "evicted_tokens",
     "step_s",

@@ -56,6 +56,8 @@ _COUNTERS: tuple[tuple[str, str, Read], ...] = (
     ("sampled_tokens", "Tokens sampled", _of("sampled_tokens")),
     ("forced_tokens", "Tokens that a constraint fixed without sampling", _of("forced_tokens")),
     ("recomputed_tokens", "Tokens computed again after a retraction or replay", _of("recomputed_tokens")),
+    ("spec_decode_num_draft_tokens", "Tokens computed ahead of what was drawn", _of("drafted_tokens")),
+    ("spec_decode_num_accepted_tokens", "Tokens of those that were right", _of("accepted_tokens")),
     ("num_preemptions", "Strands retracted because the KV pool was full", _of("retractions")),
     ("evicted_tokens", "Tokens evicted from the radix tree", _of("evicted_tokens")),
     ("steps", "Steps of the core", _of("steps")),

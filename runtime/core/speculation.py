@@ -1,0 +1,133 @@
+"""Rows computed ahead of what a gen has drawn: its draft, in the same forward as the row before it.
+
+::
+
+    ids      ... kv_len ........... n                     one segment: own rows, then the draft's
+    rows          own rows          | d0 d1 d2 d3
+    logits                        x     x     x           where the model must draw: d0, d2 and what follows d3
+    drawn                        d0    e                  (d1 was forced) e is not d2: d0 and d1 were right
+
+A draft is made for one place in the text, flies with a forward, and lands in the same step. Until it lands its slots
+are scratch: neither the sequence nor the tree knows of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Ids
+
+import numpy as np
+
+from ...constrained.draft import NOTHING, Habits, draft
+from ...constrained.interface import Matcher
+from ...constrained.vocabulary import Vocabulary
+from ...radix import SlotPool
+from .batch import IntArray, Segment
+from .sequence import Sequence
+
+#: ids of a draft, at most: a forward of as many rows costs a CPU two to three times as much as one of a single row
+_MOST = 16
+_NO_SLOTS: IntArray = np.empty(0, dtype=np.int32)
+
+
+class Speculation:
+    """Of one gen, whose ids stand at the end of ``seq``. ``scored``: ids that need not be drawn want logits too."""
+
+    __slots__ = ("_draft", "_habits", "_marks", "_scored", "_seq", "_start", "_vocabulary", "slots")
+
+    def __init__(self, seq: Sequence, vocabulary: Vocabulary, *, scored: bool) -> None:
+        self.slots = _NO_SLOTS  # int32[rows in flight]
+        self._seq = seq
+        self._vocabulary = vocabulary
+        self._scored = scored
+        self._habits = Habits()
+        self._draft = NOTHING
+        self._start = -1  # ids of the sequence when the draft was made
+        self._marks: dict[int, int] = {}  # ids that have proved right -> which of the segment's wanted rows is next
+
+    @property
+    def looked(self) -> bool:
+        """A draft of what comes next was made, though it may be empty."""
+        return self._start == self._seq.n
+
+    def look(self, matcher: Matcher, before: bytes, pending: Ids[int], left: int, seconds: float) -> None:
+        """Draft what follows, for up to about ``seconds``. ``before``: the gen's last token; ``pending``: the ids that
+        come next in any case; ``left``: how many ids it may still get."""
+        self._learn()
+        self._start = self._seq.n
+        self._draft = draft(
+            matcher, self._vocabulary, self._habits, before, min(_MOST, left - 1), settled=pending, seconds=seconds
+        )
+
+    def rows(self, worth: float) -> int:
+        """How much of the draft is expected to save more than it costs, in rows. ``worth``: of one forward less, in
+        rows that are computed in vain."""
+        if not self.looked:
+            return 0
+        best = balance = 0.0
+        rows, odds = 0, 1.0
+        for index in range(len(self._draft.ids)):
+            guess = self._draft.drawn.get(index)
+            if guess is not None:
+                odds *= self._habits.odds(guess)
+            balance -= 1.0 - odds
+            if self._goes_on(index + 1):
+                balance += odds * worth
+            if balance > best:
+                best, rows = balance, index + 1
+        return rows
+
+    def join(self, segment: Segment, rows: int, pool: SlotPool) -> None:
+        """The first ``rows`` of the draft go along with ``segment``, which ends with the last id of the sequence, in
+        slots of ``pool``, which has them free."""
+        assert self.looked
+        ids, drawn, more = self._draft
+        marks = [index for index in range(rows + 1) if self._scored or index in drawn or (more and index == len(ids))]
+        last = len(segment.ids) - 1
+        self._marks = {mark: row for row, mark in enumerate(marks)}
+        self.slots = pool.allocate(rows)
+        segment.ids = np.concatenate((segment.ids, np.asarray(self._draft.ids[:rows], dtype=np.int32)))
+        segment.out = np.concatenate((segment.out, self.slots))
+        segment.visible = np.concatenate((segment.visible, self.slots))
+        segment.wanted = [last + mark for mark in marks]
+
+    def next_row(self) -> int | None:
+        """Which of the segment's wanted rows belongs to the last id of the sequence; None: none does."""
+        gained = self._seq.n - self._start
+        return self._marks.get(gained) if self._marks and self._right() == gained else None
+
+    def land(self, pool: SlotPool) -> tuple[int, int]:
+        """The sequence takes the slots of the ids that were right, but of its last id, whose row is computed for its
+        logits; the others go back. How many were in flight, and how many were taken."""
+        flown = len(self.slots)
+        if not flown:
+            return 0, 0
+        seq = self._seq
+        kept = max(0, min(self._right(), flown, seq.n - self._start - 1))
+        seq.take(self.slots[:kept])
+        pool.release(self.slots[kept:])
+        self.forget()
+        return flown, kept
+
+    def forget(self) -> None:
+        """What was in flight is lost; its slots are the caller's to release."""
+        self.slots = _NO_SLOTS
+        self._marks = {}
+
+    def _goes_on(self, count: int) -> bool:
+        """The logits after the first ``count`` ids are of use."""
+        ids, drawn, more = self._draft
+        return self._scored or count in drawn or (more and count == len(ids))
+
+    def _learn(self) -> None:
+        """From what became of the draft, whether it was in flight or not."""
+        right = self._right()
+        for index, guess in self._draft.drawn.items():
+            if index <= right and self._start + index < self._seq.n:
+                data = self._vocabulary.bytes(int(self._seq.ids[self._start + index]))
+                self._habits.learn(guess, data, right=index < right)
+
+    def _right(self) -> int:
+        """How many ids of the draft the sequence has gained, one after the other from the first."""
+        gained = self._seq.ids[self._start :][: len(self._draft.ids)]
+        wrong = np.flatnonzero(gained != np.asarray(self._draft.ids[: len(gained)], dtype=np.int32))
+        return int(wrong[0]) if len(wrong) else len(gained)
