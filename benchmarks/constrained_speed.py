@@ -136,8 +136,9 @@ class Bench:
             self.core.state.constraints[key].built = WithoutJumps(load(payload, self.vocabulary, key))
 
     def drafts(self, on: bool) -> None:
-        settings = self.core.state.settings
-        self.core.state.budget = Budget(60.0, 60.0, settings.draft_s if on else 0.0, 60.0)
+        now = self.core.state.settings
+        full = (now.constraint_first_s, now.constraint_more_s, now.draft_s if on else 0.0)
+        self.core.state.budget = Budget(full, (now.constraint_slice_s, now.constraint_slice_s, now.draft_s / 2))
 
     def run(
         self,
@@ -201,48 +202,55 @@ def mask_cost(bench: Bench, repeats: int) -> None:
 
 
 def jumps_saved(bench: Bench, texts: int, repeats: int) -> None:
-    """One greedy text and others at temperature 1, in each layout. The same ids without jump-forward take one pass
-    each, which is counted too. Then seconds with drafts and without, for the same ids."""
+    """One greedy text and others at temperature 1, in each layout. Without jump-forward the same ids take one pass
+    each, and one for the end of the text where that is drawn. Then the same ids with drafts and without, and the texts
+    drawn anew without."""
     prompt = tuple(bench.vocabulary.encode(PROMPT.encode()))
     bench.run(prompt, [1], 8, None)  # the prompt is in the tree from now on
     for whitespace in ("single", "compact", "spaced"):
         bench.define(whitespace, INVOICE, jumps=True, whitespace=whitespace)
-        ratios: list[float] = []
-        times: list[float] = []
-        before = bench.core.stats()
+        passes: list[float] = []
+        seconds: list[float] = []
+        rows, right, same = 0, 0, 0
         for seed in range(texts):
             temperature = 1.0 if seed else 0.0
-            jumped = bench.run(prompt, [seed], 400, whitespace, temperature)
-            bench.prescribed[seed] = jumped["ids"][seed]
-            plain = bench.run(prompt, [seed], 0, None, temperature)
-            assert plain["ids"] == jumped["ids"], "not the same ids"
-            ratios.append(jumped["passes"] / plain["passes"])
-            if not seed:
-                print(f"    {bench.vocabulary.decode(jumped['ids'][seed]).decode('utf-8', 'replace')}")
-        after = bench.core.stats()
-        for seed in range(texts):
-            pairs = []
-            for _ in range(repeats):
-                seconds = []
-                for drafts in (True, False):
-                    bench.drafts(drafts)
-                    done = bench.run(prompt, [seed], 400, whitespace, 1.0 if seed else 0.0)
-                    assert done["ids"][seed] == bench.prescribed[seed], "not the same ids"
-                    seconds.append(done["seconds"])
-                pairs.append(seconds[0] / seconds[1])
-            times.append(statistics.median(pairs))
+            before = bench.core.stats()
+            drafted = bench.run(prompt, [seed], 400, whitespace, temperature)
+            after = bench.core.stats()
+            rows += after.drafted_tokens - before.drafted_tokens
+            right += after.accepted_tokens - before.accepted_tokens
+            bench.drafts(False)
+            same += bench.run(prompt, [seed], 400, whitespace, temperature)["ids"] == drafted["ids"]
+            bench.prescribed[seed] = drafted["ids"][seed]
             bench.drafts(True)
-        bench.prescribed.clear()
-        drawn = sorted(ratios[1:])
+            passes.append(drafted["passes"] / bench.run(prompt, [seed], 0, None, temperature)["passes"])
+            seconds.append(_drafts_cost(bench, prompt, seed, whitespace, repeats))
+            bench.prescribed.clear()
+            if not seed:
+                print(f"    {bench.vocabulary.decode(drafted['ids'][seed]).decode('utf-8', 'replace')}")
+        hot = sorted(passes[1:])
         print(
-            f"jump, whitespace {whitespace}: {ratios[0]:.2f} x the forward passes (greedy); {len(drawn)} texts at "
-            f"temperature 1: {statistics.mean(drawn):.2f} in the mean, {drawn[0]:.2f} to {drawn[-1]:.2f} "
+            f"jump, whitespace {whitespace}: {passes[0]:.2f} x the forward passes (greedy); {len(hot)} texts at "
+            f"temperature 1: {statistics.mean(hot):.2f} in the mean, {hot[0]:.2f} to {hot[-1]:.2f} "
             "(must hold: <= 0.6)\n"
-            f"    drafts: {after.accepted_tokens - before.accepted_tokens} of "
-            f"{after.drafted_tokens - before.drafted_tokens} rows were right; {statistics.median(times):.2f} x the "
-            f"seconds of the same ids without drafts ({min(times):.2f} to {max(times):.2f}, medians of {repeats})",
+            f"    drafts: {right} of {rows} rows were right; {statistics.median(seconds):.2f} x the seconds of the "
+            f"same ids without drafts ({min(seconds):.2f} to {max(seconds):.2f}, medians of {repeats}); {same} of "
+            f"{texts} texts are the same when drawn without",
             flush=True,
         )
+
+
+def _drafts_cost(bench: Bench, prompt: tuple[int, ...], seed: int, whitespace: str, repeats: int) -> float:
+    """Seconds with drafts over those without, for the ids that are prescribed."""
+    ratios = []
+    for _ in range(repeats):
+        taken = []
+        for on in (True, False):
+            bench.drafts(on)
+            taken.append(bench.run(prompt, [seed], 400, whitespace, 1.0 if seed else 0.0)["seconds"])
+        ratios.append(taken[0] / taken[1])
+    bench.drafts(True)
+    return statistics.median(ratios)
 
 
 # ---------------------------------------------------------------- do outputs end and validate

@@ -8,7 +8,7 @@
 
 A draft is verified in one forward pass with the row before it ("Fast Inference from Transformers via Speculative
 Decoding", arXiv 2211.17192): each id that the model must draw is drawn as ever, and the first that differs ends it. So
-a draft changes how many passes a text needs, never the text.
+a draft changes how many passes a text needs, and the text no more than the batch it is computed in.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ from .interface import ConstraintError, Matcher
 from .jump import settled_prefix
 from .vocabulary import Vocabulary
 
-#: bytes from which on the first token of a text is told, whatever follows
+#: a guess is cut to so many bytes: only its first token is used
 _FIRST = 32
+#: and what is forced to so many: the tokens of a draft are few
+_RUN = 512
 #: white space is guessed after these only: a word that is followed by a space says nothing of the next
 _PUNCTUATION = frozenset(mark.encode() for mark in string.punctuation)
 _SPACE = b" \t\r\n"
-#: how likely a guess is that nothing is known of, and what part of the odds the last one makes
+#: how likely a guess is taken to be that nothing is known of, and how much the last one counts (both not measured)
 _FIRST_ODDS, _NEW = 0.7, 0.3
 
 
 class Guess(NamedTuple):
-    """``text``: what is likely; its white space from ``white`` on (-1: none) is what the constraint leaves open, after
-    the byte ``after``."""
+    """``text``: what is likely; its white space from ``white`` on is what the constraint leaves open, after the byte
+    ``after``. -1 and b"": it is forced, and open is only how the model cuts it into tokens."""
 
     text: bytes
     white: int
@@ -55,23 +57,23 @@ class Habits:
     """What a text did where the constraint left it open: the white space that it had after a byte the last time, and
     how often it did what was guessed."""
 
-    __slots__ = ("_odds", "_white")
+    __slots__ = ("_acceptance", "_white")
 
     def __init__(self) -> None:
         self._white: dict[bytes, bytes] = {}
-        self._odds: dict[bytes, float] = {}
+        self._acceptance: dict[bytes, float] = {}
 
     def white(self, after: bytes) -> bytes:
         return self._white.get(after, b" ")
 
-    def odds(self, guess: Guess) -> float:
+    def acceptance(self, guess: Guess) -> float:
         """How likely the model draws the token that was guessed, 0 to 1."""
-        return self._odds.get(guess.after, _FIRST_ODDS)
+        return self._acceptance.get(guess.after, _FIRST_ODDS)
 
     def learn(self, guess: Guess, data: bytes, *, right: bool) -> None:
         """The model drew a token of these bytes, the one that was guessed or not."""
-        odds = self.odds(guess)
-        self._odds[guess.after] = odds + _NEW * (right - odds)
+        known = self.acceptance(guess)
+        self._acceptance[guess.after] = known + _NEW * (right - known)
         if 0 <= guess.white <= len(data) and not guess.text.startswith(data):
             written = data[guess.white :]
             self._white[guess.after] = written[: len(written) - len(written.lstrip(_SPACE))]
@@ -100,17 +102,18 @@ def draft(
         for token in settled:
             if len(ids) == most:
                 return Draft(tuple(ids), drawn, False)
-            at.advance(token)
+            if not at.advance(token):
+                raise ValueError(f"token {token} is settled, and not allowed")
             ids.append(token)
             before = vocabulary.bytes(token)
         try:
-            if at.finished or not at.prepare(None if until is None else max(0.0, until - time.monotonic())):
+            if at.finished or not _ready(at, until):
                 return Draft(tuple(ids), drawn, False)
-            run = at.forced()
+            run = at.forced()[:_RUN]
             settled, _ = settled_prefix(at, vocabulary, run)
             if settled:
                 continue
-            guess = _likely(at, run, before, habits)
+            guess = _likely(at, run, before, habits, until)
         except ConstraintError:  # a limit that the text itself may never meet
             return Draft(tuple(ids), drawn, False)
         if len(ids) == most or not guess.text:
@@ -122,7 +125,15 @@ def draft(
         settled = (token,)
 
 
-def _likely(matcher: Matcher, run: bytes, before: bytes, habits: Habits) -> Guess:
+def _ready(matcher: Matcher, until: float | None) -> bool:
+    """What is forced there is known, or was found out in time. (Not every matcher looks at the clock itself.)"""
+    if until is None:
+        return matcher.prepare()
+    left = until - time.monotonic()
+    return left > 0.0 and matcher.prepare(left)
+
+
+def _likely(matcher: Matcher, run: bytes, before: bytes, habits: Habits, until: float | None) -> Guess:
     """``run`` is forced here; if white space may come after it, and what comes after that is forced, that too."""
     certain = Guess(run[:_FIRST], -1, b"")
     last = (run or before)[-1:]
@@ -133,13 +144,13 @@ def _likely(matcher: Matcher, run: bytes, before: bytes, habits: Habits) -> Gues
         return certain
     white = habits.white(last)
     behind = beyond.fork()
-    if not behind.advance_bytes(white or b" "):
+    if not behind.advance_bytes(white or b" ") or not _ready(behind, until):
         return certain
     rest = behind.forced()
     if not rest:
         return certain
     if not white:  # what comes without any may be shorter or longer than behind one
-        if not beyond.advance_bytes(rest[:1]):
+        if not beyond.advance_bytes(rest[:1]) or not _ready(beyond, until):
             return certain
         rest = rest[:1] + beyond.forced()
     return Guess((run + white + rest)[:_FIRST], len(run), last)

@@ -226,23 +226,28 @@ class OpFailed(Message, frozen=True):
 class Stats(Message, frozen=True):
     """Sent at most a few times a second, and when the core falls idle. Totals rise monotonically per epoch."""
 
-    running: int = 0
-    waiting: int = 0
-    kv_total: int = 0
-    kv_free: int = 0
-    kv_cached: int = 0
-    steps: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    sampled_tokens: int = 0
-    forced_tokens: int = 0
-    recomputed_tokens: int = 0
-    drafted_tokens: int = 0
-    accepted_tokens: int = 0
-    retractions: int = 0
-    evicted_tokens: int = 0
-    step_s: float = 0.0  # seconds spent in steps
-    forward_s: float = 0.0  # of which inside Model.forward
+    running: int
+    waiting: int
+    kv_total: int
+    kv_free: int
+    kv_cached: int
+    steps: int
+    prompt_tokens: int
+    cached_tokens: int
+    sampled_tokens: int
+    forced_tokens: int
+    recomputed_tokens: int
+    drafted_tokens: int
+    accepted_tokens: int
+    retractions: int
+    evicted_tokens: int
+    step_s: float  # seconds spent in steps
+    forward_s: float  # of which inside Model.forward
+
+    @classmethod
+    def empty(cls, kv_tokens: int) -> Stats:
+        """Of a core that has done nothing yet with its pool."""
+        return cls(0, 0, kv_tokens, kv_tokens, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0)
 
 
 class Ready(Message, frozen=True):

@@ -36,17 +36,11 @@ class Op(Protocol):
     def need(self) -> int:
         """Slots it takes until its first result, from the KV it holds now."""
 
-    def extra(self, worth: float) -> int:
-        """Rows of a draft that may go along with the last of :meth:`need`, for which there may be no room. ``worth``:
-        of one forward less, in rows that are computed in vain."""
-        return 0
-
     def growth(self) -> int:
         """Slots it may take after that, at most."""
 
     def schedule(self, rows: int, pool: SlotPool) -> list[Segment]:
-        """Plan exactly ``rows`` rows (<= :meth:`rows`, or all of them and up to :meth:`extra` more), with slots of
-        ``pool``, which has them free."""
+        """Plan exactly ``rows`` rows (<= :meth:`rows`), with slots of ``pool``, which has them free."""
 
     def retract(self) -> None:
         """The strand loses its KV: give scratch slots back, and be ready to begin again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 
@@ -15,11 +16,11 @@ class Purse(IntEnum):
 
 
 class Budget:
-    """One purse for each kind of work, refilled for each step. One look gets at most ``share`` of any."""
+    """One purse for each kind of work, refilled for each step. ``full``: seconds in each, by :class:`Purse`;
+    ``shares``: of these, what one look gets at most."""
 
-    def __init__(self, first: float, more: float, draft: float, share: float) -> None:
-        self._full = (first, more, draft)
-        self._share = share
+    def __init__(self, full: Sequence[float], shares: Sequence[float]) -> None:
+        self._full, self._shares = tuple(full), tuple(shares)
         self._left = list(self._full)
 
     def renew(self) -> None:
@@ -28,7 +29,7 @@ class Budget:
 
     def slice(self, purse: Purse) -> float:
         """Seconds that a row may have now; 0 when the purse is empty."""
-        return max(0.0, min(self._share, self._left[purse]))
+        return max(0.0, min(self._shares[purse], self._left[purse]))
 
     def spent(self, purse: Purse, seconds: float) -> None:
         self._left[purse] -= seconds

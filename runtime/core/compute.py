@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import logging
-import time
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
 from .batch import Op, Segment, build
-from .budget import Purse
 from .forking import Forking
 from .gen import Gen
 from .kit import OpError
 from .logprobs import logprob
 from .sampler import Sampled, SamplerRow, sample
-from .schedule import WINDOW, Turn
+from .schedule import Turn
 from .scoring import Scoring
 from .state import State
 from .strand import Status
@@ -46,36 +46,54 @@ class Forward:
         state.counters.timings.forward += self._timer() - began
 
 
+@dataclass(slots=True)
+class Draw:
+    """A gen that draws from a row of the logits; ``first`` is the first of its rows."""
+
+    gen: Gen
+    first: int
+    row: int
+
+
 class Deliver:
     """Sample where logits are, advance every op by its rows, end what is over."""
 
     def run(self, state: State, turn: Turn) -> None:
         if not turn.segments or turn.logits is None:
             return
-        drawing: list[tuple[Gen, int, int]] = []  # with where its rows of the logits begin, and which is next
+        draws: list[Draw] = []
         others: list[tuple[Segment, slice]] = []
         for segment, rows in zip(turn.segments, turn.slices):
             if isinstance(segment.op, Gen) and segment.wanted:
-                drawing.append((segment.op, rows.start, 0))
+                draws.append(Draw(segment.op, rows.start, rows.start))
             else:
                 others.append((segment, rows))
-        faults = self._receive(turn.logits, others)
-        while drawing:
-            picks = self._pick(turn.logits, [(gen, start + row) for gen, start, row in drawing])
-            faults += [(gen, found.error) for (gen, _, _), found in zip(drawing, picks) if found.error is not None]
-            self._poison(state, faults)
-            faults = []
-            going: list[tuple[Gen, int, int]] = []  # their drafts were right so far
-            for (gen, start, _), found in zip(drawing, picks):
-                if found.error is None and gen.strand.current is gen and gen.strand.status is Status.RUNNING:
-                    row = self._advance(state, gen, found)
-                    if row is not None:
-                        going.append((gen, start, row))
-            drawing = going
-        self._poison(state, faults)
+        self._poison(state, self._receive(turn.logits, others))
+        logits = turn.logits if len(draws) == len(turn.logits) else turn.logits.cpu()  # once, not in each round
+        while draws:
+            draws = self._round(state, logits, draws)
         for op in {segment.op: None for segment, _ in others}:
             if op.strand.current is op and op.strand.status is Status.RUNNING:
                 self._conclude(state, op)
+
+    def _round(self, state: State, logits: torch.Tensor, draws: list[Draw]) -> list[Draw]:
+        """Each draws one token. Those whose drafts were right so far draw again, from the row behind it."""
+        picks = self._pick(logits, draws)
+        faults: list[tuple[Op, str]] = []
+        for draw, found in zip(draws, picks):
+            if found.error is not None:
+                faults.append((draw.gen, found.error))
+                if draw.row != draw.first:  # what it drew in this step before was sound
+                    state.events += draw.gen.outgoing()
+        self._poison(state, faults)
+        again: list[Draw] = []
+        for draw, found in zip(draws, picks):
+            gen = draw.gen
+            if found.error is None and gen.strand.current is gen and gen.strand.status is Status.RUNNING:
+                row = self._advance(state, gen, found)
+                if row is not None:
+                    again.append(Draw(gen, draw.first, draw.first + row))
+        return again
 
     def _poison(self, state: State, faults: list[tuple[Op, str]]) -> None:
         for fault, message in faults:
@@ -84,16 +102,18 @@ class Deliver:
         if faults:
             state.rescue()
 
-    def _pick(self, logits: torch.Tensor, gens: list[tuple[Gen, int]]) -> list[Sampled]:
+    def _pick(self, logits: torch.Tensor, draws: list[Draw]) -> list[Sampled]:
         """A token for each gen: sampled, or the forced one that waited for its logprob."""
-        picks: list[Sampled | None] = [None] * len(gens)
+        picks: list[Sampled | None] = [None] * len(draws)
         rows: list[SamplerRow] = []
-        free: list[int] = []  # indices into gens
-        for index, (gen, at) in enumerate(gens):
+        free: list[int] = []  # indices into draws
+        for index, draw in enumerate(draws):
+            gen = draw.gen
             forced = gen.forced_next
             if forced is not None:
-                value, top = logprob(logits[at].cpu().numpy(), forced, gen.params.top_logprobs)
-                picks[index] = Sampled(forced, value, top)
+                value, top = logprob(logits[draw.row].cpu().numpy(), forced, gen.params.top_logprobs)
+                wrong = "the logits hold NaN" if math.isnan(value) else None
+                picks[index] = Sampled(forced, value, top, wrong)
                 continue
             try:
                 rows.append(gen.row())
@@ -102,7 +122,7 @@ class Deliver:
                 log.exception("strand %d has no mask", gen.strand.sid)
                 picks[index] = Sampled(-1, error=f"{type(error).__name__}: {error}")
         if free:
-            table = logits if len(free) == len(logits) else logits[[gens[index][1] for index in free]]
+            table = logits if len(free) == len(logits) else logits[[draws[index].row for index in free]]
             for index, found in zip(free, sample(table, rows)):
                 picks[index] = found
         return [found for found in picks if found is not None]
@@ -126,7 +146,7 @@ class Deliver:
             row = gen.next_row()
             if row is not None:
                 return row
-            drafted, accepted = gen.land(state.pool)
+            drafted, accepted = gen.ahead.accept(state.pool)
             state.counters.drafted_tokens += drafted
             state.counters.accepted_tokens += accepted
             if gen.end is not None:
@@ -148,23 +168,6 @@ class Deliver:
                     state.end_fork(op)
             elif isinstance(op, Scoring) and not op.need():
                 state.end_score(op)
-
-
-class Speculate:
-    """Gens draft what follows where their constraints leave little open, while the budget lasts."""
-
-    def run(self, state: State, turn: Turn) -> None:
-        for strand in [*state.running, *state.waiting[:WINDOW]]:
-            gen = strand.current
-            if not isinstance(gen, Gen) or not gen.undrafted:
-                continue
-            seconds = state.budget.slice(Purse.DRAFT)
-            if seconds <= 0.0:
-                return
-            began = time.monotonic()
-            with state.guard(strand):
-                gen.speculate(seconds)
-            state.budget.spent(Purse.DRAFT, time.monotonic() - began)
 
 
 class Prepare:

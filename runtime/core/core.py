@@ -11,8 +11,9 @@ from ...radix import Order
 from ..models.interface import Model
 from ..wire import CoreEvent, Stats, ToCore
 from .capacity import Capacity
-from .compute import Deliver, Forward, Prepare, Speculate
+from .compute import Deliver, Forward, Prepare
 from .counters import Timings
+from .drafting import Draft
 from .inbox import Inbox
 from .schedule import Admit, Continue, Preempt, Turn
 from .settings import CoreSettings
@@ -54,10 +55,10 @@ class Core:
         capacity = Capacity(self.state)
         self._before: tuple[Action, ...] = (
             Proceed(),
-            Speculate(),
             Preempt(capacity),
             Continue(capacity),
             Admit(capacity),
+            Draft(capacity),
         )
         self._forward = Forward(timer)
         self._after: tuple[Action, ...] = (Deliver(), Prepare(), Proceed())
@@ -82,7 +83,7 @@ class Core:
         return self.state.counters.timings
 
     def step(self) -> list[CoreEvent]:
-        """One turn: take up ops, admit, batch, forward, sample, advance. Returns what to tell the front."""
+        """One turn: take up ops, admit, draft, batch, forward, sample, advance. Returns what to tell the front."""
         state, turn, timings = self.state, Turn(), self.timings
         state.budget.renew()
         began = self._timer()

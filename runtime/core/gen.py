@@ -7,7 +7,8 @@
                     released | held back by the stop scanner
     on the wire     out ........ new since the last Tokens frame
 
-Everything here is a function of (params, seed, constraint, the ids so far); a replay relies on that.
+What a gen says is a function of (params, seed, constraint, the ids so far); a replay relies on that. In how many
+forwards also hangs on its drafts (:mod:`.speculation`).
 
 What a constraint allows next may take long to find out. :meth:`Gen.prepare` does that in slices; until it is done the
 gen is not :attr:`Gen.ready`: it may compute its prompt, but its last row, whose logits need the mask, sits out.
@@ -73,7 +74,7 @@ class Gen(Op):
         wrap_up = constraint is not None and request.params.wrap_up
         self._closing = Closing(kit.vocabulary, self._limit) if wrap_up else None
         self._drawn: Sampled | None = None  # not yet taken, see pick
-        self._ahead = Speculation(seq, kit.vocabulary, scored=request.params.logprobs)
+        self.ahead = Speculation(seq, kit.vocabulary, scored=request.params.logprobs)
         stops, patterns = request.params.stop, request.params.stop_regex
         self._scanner = StopScanner(stops, patterns) if stops or patterns else None
         self._row = SamplerRow(request.params, seq.ids, choice=request.choice)
@@ -105,25 +106,19 @@ class Gen(Op):
     def need(self) -> int:
         return self.strand.seq.n - self.strand.seq.kv_len
 
-    def extra(self, worth: float) -> int:
-        return self._ahead.rows(worth)
-
     def growth(self) -> int:
         return max(0, self._limit - len(self._pieces) - 1)
 
     def schedule(self, rows: int, pool: SlotPool) -> list[Segment]:
-        need = self.need()
-        segment = prefill(self, self.account, min(rows, need), pool, wanted=self._limit > 0 and rows >= need)
-        if rows > need:
-            self._ahead.join(segment, rows - need, pool)
-        return [segment]
+        wanted = self._limit > 0 and rows == self.need()
+        return [prefill(self, self.account, rows, pool, wanted=wanted)]
 
     def retract(self) -> None:
         self.account.lose(self.strand.seq.kv_len)
-        self._ahead.forget()
+        self.ahead.forget()
 
     def held(self) -> list[IntArray]:
-        return [self._ahead.slots] if len(self._ahead.slots) else []
+        return [self.ahead.slots] if len(self.ahead.slots) else []
 
     # ------------------------------------------------------------ one turn
 
@@ -138,6 +133,21 @@ class Gen(Op):
         """A forward without logits for us is over: a prefill-only gen ends when all ids have KV."""
         if self._limit <= 0 and not self.need():
             self.end = End("length")
+
+    @property
+    def constrained(self) -> bool:
+        return self._matcher is not None
+
+    def propose(self, seconds: float) -> None:
+        """Draft what most likely comes next, for up to about ``seconds``, unless that was done."""
+        if self._matcher is not None and not self.ahead.proposed and not self.ahead.off:
+            before = self._pieces[-1] if self._pieces else b""
+            left = self._limit - len(self._pieces)
+            self.ahead.propose(self._matcher, before, tuple(self._pending), left, seconds)
+
+    def next_row(self) -> int | None:
+        """Which row of its logits of this step's forward is the next to draw from; None: it needs another forward."""
+        return self.ahead.next_row() if self.end is None and self.ready else None
 
     @property
     def forced_next(self) -> int | None:
@@ -193,27 +203,6 @@ class Gen(Op):
                 return True
         self._resumed()
         return True
-
-    # ------------------------------------------------------------ ahead of what was drawn
-
-    @property
-    def undrafted(self) -> bool:
-        """:meth:`speculate` may find something."""
-        return self._matcher is not None and self.ready and not self._ahead.looked
-
-    def speculate(self, seconds: float) -> None:
-        """Look for what most likely comes next, for up to about ``seconds``."""
-        assert self._matcher is not None
-        before = self._pieces[-1] if self._pieces else b""
-        self._ahead.look(self._matcher, before, tuple(self._pending), self._limit - len(self._pieces), seconds)
-
-    def next_row(self) -> int | None:
-        """Which row of the logits of this step's forward is the next to draw from; None: the draft is over."""
-        return self._ahead.next_row() if self.end is None and self.ready else None
-
-    def land(self, pool: SlotPool) -> tuple[int, int]:
-        """Keep the KV of what the draft had right. How many rows it had, and how many of them are kept."""
-        return self._ahead.land(pool)
 
     def abort(self) -> None:
         if self._resumes is not None:

@@ -23,7 +23,7 @@ from .strand import Strand
 if TYPE_CHECKING:
     import torch
 
-WINDOW = 256  # waiting strands that one step looks at, so that a long queue costs a step no more than a short one
+_WINDOW = 256  # waiting strands that one step looks at, so that a long queue costs a step no more than a short one
 
 
 @dataclass(slots=True)
@@ -69,7 +69,8 @@ class Continue:
 
     def run(self, state: State, turn: Turn) -> None:
         self._capacity.relax()
-        self._catch_up(state)
+        for strand in list(state.running):
+            self._catch_up(state, strand)
         decoding: list[Strand] = []
         filling: list[Strand] = []
         for strand in state.running:
@@ -79,50 +80,32 @@ class Continue:
         turn.budget = state.settings.mixed_tokens if decoding else state.settings.step_tokens
         grants = dict.fromkeys(decoding, 1)
         left = turn.budget - len(decoding)
-        worth = state.settings.forward_rows / max(1, len(state.running))
-        left -= self._draft(grants, left // 2, worth)
         for strand in filling:
             assert strand.current is not None
             rows = min(strand.current.rows(), left)
             if rows > 0:
                 grants[strand] = rows
                 left -= rows
-        self._draft(grants, left, worth)
         self._make_room(state, turn, grants)
         for strand, rows in grants.items():
-            assert strand.current is not None
-            turn.segments += strand.current.schedule(rows, state.pool)
-            turn.rows += rows
+            self._catch_up(state, strand)  # with what an earlier one has put into the tree in this very loop
+            op = strand.current
+            if op is not None and (rows := min(rows, op.rows())):
+                turn.segments += op.schedule(rows, state.pool)
+                turn.rows += rows
         turn.budget = max(0, turn.budget - turn.rows)
 
-    def _catch_up(self, state: State) -> None:
-        """A strand in the middle of its prompt takes what another has cached meanwhile."""
-        for strand in list(state.running):
-            seq = strand.seq
-            if seq.committed == seq.kv_len and seq.n - seq.kv_len > 1 and strand.current is not None:
-                seq.attach()
-                if isinstance(strand.current, Forking) and not strand.current.rows():
-                    state.end_fork(strand.current)
-
-    def _draft(self, grants: dict[Strand, int], most: int, worth: float) -> int:
-        """At most ``most`` rows of drafts go along with what was granted in full, the oldest strands' first. How many
-        were given."""
-        left = most
-        for strand, rows in grants.items():
-            op = strand.current
-            assert op is not None
-            if left > 0 and rows == op.need() and (extra := min(op.extra(worth), left)):
-                grants[strand] += extra
-                left -= extra
-        return most - left
+    def _catch_up(self, state: State, strand: Strand) -> None:
+        """A strand in the middle of its prompt takes what another has cached meanwhile. It must: two that put the same
+        ids into the tree would share slots, of which one side's are free again, and both would write them."""
+        seq = strand.seq
+        if seq.committed == seq.kv_len and seq.n - seq.kv_len > 1 and strand.current is not None:
+            seq.attach()
+            if isinstance(strand.current, Forking) and not strand.current.rows():
+                state.end_fork(strand.current)
 
     def _make_room(self, state: State, turn: Turn, grants: dict[Strand, int]) -> None:
-        """Retract the youngest of the lowest priority until the grants fit, once no drafts are left among them. A
-        strand alone that does not fit fails."""
-        if sum(grants.values()) > self._capacity.room():
-            for strand, rows in grants.items():
-                assert strand.current is not None
-                grants[strand] = min(rows, strand.current.need())
+        """Retract the youngest of the lowest priority until the grants fit. A strand alone that does not fit fails."""
         while grants and not self._capacity.make_room(sum(grants.values())):
             victim = self._capacity.victim()
             assert victim is not None
@@ -145,7 +128,7 @@ class Admit:
         full = turn.budget < 1 or len(state.running) >= state.settings.max_running
         if turn.closed or full or not state.waiting:
             return
-        order = state.order.order(state.waiting[:WINDOW])
+        order = state.order.order(state.waiting[:_WINDOW])
         order.sort(key=lambda strand: (-strand.priority, not strand.retracted))
         for strand in order:
             if turn.budget < 1 or len(state.running) >= state.settings.max_running:
@@ -172,9 +155,6 @@ class Admit:
             if isinstance(op, Forking):
                 state.end_fork(op)
             return
-        if rows == op.need():
-            worth = state.settings.forward_rows / len(state.running)
-            rows += max(0, min(op.extra(worth), turn.budget - rows, self._capacity.room() - rows))
         fits = self._capacity.make_room(rows)
         assert fits, "admitted without room"
         turn.segments += op.schedule(rows, state.pool)

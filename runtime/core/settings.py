@@ -20,9 +20,11 @@ class CoreSettings:
     cap, in tokens) free for its growth; what grows beyond is what retraction is for.
     ``constraint_first_s``, ``constraint_more_s``: seconds that all rows of a step may spend together on finding out
     what their constraints allow, at their first look and at later ones; a row that is not done by then sits out the
-    step. ``draft_s``: seconds for drafts of what comes next (0: none are made). ``constraint_slice_s``: of these, what
-    one row gets at a time. ``constraint_s``: what one row may spend at one place of its text, over all steps, before it
-    is refused.
+    step. ``constraint_slice_s``: of these, what one row gets at a time. ``constraint_s``: what one row may spend at one
+    place of its text, over all steps, before it is refused.
+    ``draft_s``: seconds that a step may spend on drafts of what comes next, half of them for one row; 0: none are made.
+    Most take a fraction of a millisecond, the first ones under a constraint a few. With less, whether a draft is found
+    in time hangs on how busy the machine is, and with it the last bits of the logits.
     ``constraint_bytes``: of built constraints that are kept.
     """
 
@@ -37,7 +39,7 @@ class CoreSettings:
     stats_interval_s: float = 0.25
     constraint_first_s: float = 0.05
     constraint_more_s: float = 0.005
-    draft_s: float = 0.005
+    draft_s: float = 0.02
     constraint_slice_s: float = 0.002
     constraint_s: float = 10.0
     constraint_bytes: int = 512 * 1024 * 1024

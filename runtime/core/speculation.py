@@ -7,8 +7,8 @@
     logits                        x     x     x           where the model must draw: d0, d2 and what follows d3
     drawn                        d0    e                  (d1 was forced) e is not d2: d0 and d1 were right
 
-A draft is made for one place in the text, flies with a forward, and lands in the same step. Until it lands its slots
-are scratch: neither the sequence nor the tree knows of them.
+A draft is proposed for one place in the text, goes along with a forward, and is accepted as far as it was right in the
+same step. Until then its slots are scratch: neither the sequence nor the tree knows of them.
 """
 
 from __future__ import annotations
@@ -24,51 +24,54 @@ from ...radix import SlotPool
 from .batch import IntArray, Segment
 from .sequence import Sequence
 
-#: ids of a draft, at most: a forward of as many rows costs a CPU two to three times as much as one of a single row
-_MOST = 16
+#: a forward of as many rows costs a CPU two to three times as much as one of a single row
+_MAX_DRAFT_TOKENS = 16
 _NO_SLOTS: IntArray = np.empty(0, dtype=np.int32)
 
 
 class Speculation:
-    """Of one gen, whose ids stand at the end of ``seq``. ``scored``: ids that need not be drawn want logits too."""
+    """Of one gen, whose ids stand at the end of ``seq``. ``scored``: forced ids want logits too, for their logprobs."""
 
-    __slots__ = ("_draft", "_habits", "_marks", "_scored", "_seq", "_start", "_vocabulary", "slots")
+    __slots__ = ("_draft", "_habits", "_logit_rows", "_scored", "_seq", "_start", "_vocabulary", "late", "off", "slots")
 
     def __init__(self, seq: Sequence, vocabulary: Vocabulary, *, scored: bool) -> None:
-        self.slots = _NO_SLOTS  # int32[rows in flight]
+        self.slots = _NO_SLOTS  # int32[rows that go along with this step's forward]
+        self.late = 0  # drafts that were not found in time
+        self.off = False  # no drafts any more
         self._seq = seq
         self._vocabulary = vocabulary
         self._scored = scored
         self._habits = Habits()
         self._draft = NOTHING
-        self._start = -1  # ids of the sequence when the draft was made
-        self._marks: dict[int, int] = {}  # ids that have proved right -> which of the segment's wanted rows is next
+        self._start = -1  # ids of the sequence when the draft was proposed
+        self._logit_rows: dict[
+            int, int
+        ] = {}  # ids that have proved right -> which of the segment's wanted rows is next
 
     @property
-    def looked(self) -> bool:
-        """A draft of what comes next was made, though it may be empty."""
+    def proposed(self) -> bool:
+        """What comes next was drafted, though that may be nothing. (Ids only grow while a gen lives.)"""
         return self._start == self._seq.n
 
-    def look(self, matcher: Matcher, before: bytes, pending: Ids[int], left: int, seconds: float) -> None:
+    def propose(self, matcher: Matcher, before: bytes, pending: Ids[int], left: int, seconds: float) -> None:
         """Draft what follows, for up to about ``seconds``. ``before``: the gen's last token; ``pending``: the ids that
         come next in any case; ``left``: how many ids it may still get."""
         self._learn()
-        self._start = self._seq.n
-        self._draft = draft(
-            matcher, self._vocabulary, self._habits, before, min(_MOST, left - 1), settled=pending, seconds=seconds
-        )
+        self._start, self._draft = self._seq.n, NOTHING
+        most = min(_MAX_DRAFT_TOKENS, left - 1)
+        self._draft = draft(matcher, self._vocabulary, self._habits, before, most, settled=pending, seconds=seconds)
 
-    def rows(self, worth: float) -> int:
-        """How much of the draft is expected to save more than it costs, in rows. ``worth``: of one forward less, in
-        rows that are computed in vain."""
-        if not self.looked:
+    def rows(self, worth: float, most: int) -> int:
+        """How many rows of the draft, at most ``most``, are expected to save more than they cost. ``worth``: of one
+        forward less, in rows computed in vain."""
+        if not self.proposed:
             return 0
         best = balance = 0.0
         rows, odds = 0, 1.0
-        for index in range(len(self._draft.ids)):
+        for index in range(min(most, len(self._draft.ids))):
             guess = self._draft.drawn.get(index)
             if guess is not None:
-                odds *= self._habits.odds(guess)
+                odds *= self._habits.acceptance(guess)
             balance -= 1.0 - odds
             if self._goes_on(index + 1):
                 balance += odds * worth
@@ -76,50 +79,49 @@ class Speculation:
                 best, rows = balance, index + 1
         return rows
 
-    def join(self, segment: Segment, rows: int, pool: SlotPool) -> None:
+    def append_to(self, segment: Segment, rows: int, pool: SlotPool) -> None:
         """The first ``rows`` of the draft go along with ``segment``, which ends with the last id of the sequence, in
         slots of ``pool``, which has them free."""
-        assert self.looked
-        ids, drawn, more = self._draft
-        marks = [index for index in range(rows + 1) if self._scored or index in drawn or (more and index == len(ids))]
+        assert self.proposed
+        places = [0, *(place for place in range(1, rows + 1) if self._goes_on(place))]
         last = len(segment.ids) - 1
-        self._marks = {mark: row for row, mark in enumerate(marks)}
+        self._logit_rows = {place: row for row, place in enumerate(places)}
         self.slots = pool.allocate(rows)
         segment.ids = np.concatenate((segment.ids, np.asarray(self._draft.ids[:rows], dtype=np.int32)))
         segment.out = np.concatenate((segment.out, self.slots))
         segment.visible = np.concatenate((segment.visible, self.slots))
-        segment.wanted = [last + mark for mark in marks]
+        segment.wanted = [last + place for place in places]
 
     def next_row(self) -> int | None:
-        """Which of the segment's wanted rows belongs to the last id of the sequence; None: none does."""
+        """Which of the segment's wanted rows has the logits after the last id of the sequence; None: none has."""
         gained = self._seq.n - self._start
-        return self._marks.get(gained) if self._marks and self._right() == gained else None
+        return self._logit_rows.get(gained) if self._logit_rows and self._right() == gained else None
 
-    def land(self, pool: SlotPool) -> tuple[int, int]:
+    def accept(self, pool: SlotPool) -> tuple[int, int]:
         """The sequence takes the slots of the ids that were right, but of its last id, whose row is computed for its
-        logits; the others go back. How many were in flight, and how many were taken."""
-        flown = len(self.slots)
-        if not flown:
+        logits; the others go back. How many rows went along, and how many were right."""
+        rows = len(self.slots)
+        if not rows:
             return 0, 0
-        seq = self._seq
-        kept = max(0, min(self._right(), flown, seq.n - self._start - 1))
-        seq.take(self.slots[:kept])
+        right = min(self._right(), rows)
+        kept = max(0, min(right, self._seq.n - self._start - 1))
+        self._seq.take(self.slots[:kept])
         pool.release(self.slots[kept:])
         self.forget()
-        return flown, kept
+        return rows, right
 
     def forget(self) -> None:
-        """What was in flight is lost; its slots are the caller's to release."""
+        """What went along is lost; its slots are the caller's to release."""
         self.slots = _NO_SLOTS
-        self._marks = {}
+        self._logit_rows = {}
 
-    def _goes_on(self, count: int) -> bool:
-        """The logits after the first ``count`` ids are of use."""
+    def _goes_on(self, place: int) -> bool:
+        """The logits after the first ``place`` ids are of use."""
         ids, drawn, more = self._draft
-        return self._scored or count in drawn or (more and count == len(ids))
+        return self._scored or place in drawn or (more and place == len(ids))
 
     def _learn(self) -> None:
-        """From what became of the draft, whether it was in flight or not."""
+        """From what became of the draft, whether it went along or not."""
         right = self._right()
         for index, guess in self._draft.drawn.items():
             if index <= right and self._start + index < self._seq.n:

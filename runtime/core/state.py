@@ -55,8 +55,10 @@ class State:
         self.ready: deque[Strand] = deque()  # may take up the next op
         self.resting: dict[Strand, None] = {}  # may hold KV and do not run, the longest idle first
         self.constraints = Constraints(vocabulary, settings.constraint_bytes)
+        share = settings.constraint_slice_s
         self.budget = Budget(
-            settings.constraint_first_s, settings.constraint_more_s, settings.draft_s, settings.constraint_slice_s
+            (settings.constraint_first_s, settings.constraint_more_s, settings.draft_s),
+            (share, share, settings.draft_s / 2),
         )
         #: gens that look for what their constraints allow, the longest waiting first, and the seconds spent so far
         self.unready: dict[Gen, float] = {}

@@ -108,7 +108,7 @@ class Front:
         if self.metrics.stats is not None:
             return self.metrics.stats
         size = self.ready.kv_tokens if self.ready is not None else 0
-        return wire.Stats(kv_total=size, kv_free=size)
+        return wire.Stats.empty(size)
 
     def open_session(self, deliver: Deliver, session_id: str) -> Session:
         """A session, or the known one of this id, which from now on delivers to ``deliver``."""
