@@ -24,6 +24,7 @@ from . import spec
 from .interface import RELAXABLE, Constraint, ConstraintError, Unfinished
 from .lexicon import Lexicon, lexicon_of
 from .pushdown import machine as machines
+from .pushdown import native_library
 from .pushdown.matcher import PushdownConstraint
 from .pushdown.rules import Lexeme, Rules
 from .schema.values import parse_json
@@ -77,7 +78,6 @@ def compile_spec(kind: str, source: str, limits: Limits | None = None, backend: 
     limits = limits or Limits()
     if len(source) > limits.source_bytes:
         raise ConstraintError(f"it has {len(source):,} characters; at most {limits.source_bytes:,} are read")
-    until = time.monotonic() + limits.seconds
     notes: tuple[str, ...] = ()
     build_s = 0.0
     if kind == "stop_regex":
@@ -87,7 +87,8 @@ def compile_spec(kind: str, source: str, limits: Limits | None = None, backend: 
 
         backends.verdict(backend, _data(kind, source))
     else:
-        build_s, notes = _check(_data(kind, source), limits, until)
+        native_library.library()  # built at its first use, for which nobody's source is to blame
+        build_s, notes = _check(_data(kind, source), limits, time.monotonic() + limits.seconds)
     return msgspec.msgpack.encode(Payload(_FORMAT, kind, source, backend, round(build_s, 2), notes))
 
 

@@ -43,14 +43,16 @@ class Guess(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """``ids``, and by index those that the model must draw. ``open``: it draws the one after the last, too."""
+    """``ids``, and by index those that the model must draw. ``open``: it draws the one after the last, too; ``whole``:
+    none comes after it."""
 
     ids: tuple[int, ...]
     drawn: dict[int, Guess]
-    open: bool
+    open: bool = False
+    whole: bool = False
 
 
-NOTHING = Draft((), {}, False)
+NOTHING = Draft((), {})
 
 
 class Habits:
@@ -101,26 +103,28 @@ def draft(
     while True:
         for token in settled:
             if len(ids) == most:
-                return Draft(tuple(ids), drawn, False)
+                return Draft(tuple(ids), drawn)
             if not at.advance(token):
                 raise ValueError(f"token {token} is settled, and not allowed")
             ids.append(token)
             before = vocabulary.bytes(token)
         try:
-            if at.finished or not _ready(at, until):
-                return Draft(tuple(ids), drawn, False)
+            if at.finished:
+                return Draft(tuple(ids), drawn, whole=True)
+            if not _ready(at, until):
+                return Draft(tuple(ids), drawn)
             run = at.forced()[:_RUN]
             settled, _ = settled_prefix(at, vocabulary, run)
             if settled:
                 continue
             guess = _likely(at, run, before, habits, until)
         except ConstraintError:  # a limit that the text itself may never meet
-            return Draft(tuple(ids), drawn, False)
+            return Draft(tuple(ids), drawn)
         if len(ids) == most or not guess.text:
-            return Draft(tuple(ids), drawn, True)
+            return Draft(tuple(ids), drawn, open=True)
         token = vocabulary.encode(guess.text)[0]
         if not at.allows(vocabulary.bytes(token)):
-            return Draft(tuple(ids), drawn, True)
+            return Draft(tuple(ids), drawn, open=True)
         drawn[len(ids)] = guess
         settled = (token,)
 

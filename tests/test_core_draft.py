@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -16,8 +17,9 @@ from plait.constrained.compiler import compile_spec, load
 from plait.constrained.draft import Guess, Habits, draft
 from plait.constrained.interface import Matcher
 from plait.radix import RadixTree, SlotPool
-from plait.runtime.core import speculation
+from plait.runtime.core import drafting, speculation
 from plait.runtime.core.budget import Budget, Purse
+from plait.runtime.core.gen import Gen
 from plait.runtime.core.sequence import Sequence
 from plait.runtime.core.speculation import Speculation
 from plait.runtime.protocol import Usage
@@ -403,6 +405,44 @@ def test_a_fault_of_a_guess_fails_nobody(monkeypatch: pytest.MonkeyPatch, caplog
     (plain,) = run(spaced(20.0, draft_s=0.0), RECORD, greedy(80, stop_ids=STOPS))
     assert said(drafted) == said(plain)
     assert "on purpose" in caplog.text
+
+
+def test_a_gen_whose_drafts_are_late_gets_no_more() -> None:
+    seq = Sequence(RadixTree(SlotPool(64)), SlotPool(64))
+    ahead = Speculation(seq, VOCABULARY, scored=False)
+    for late in (True, True, False, True, True):
+        ahead.timed(late=late)
+        assert not ahead.off, "now and then is no reason"
+    ahead.timed(late=True)
+    assert ahead.off
+
+
+@pytest.mark.parametrize(("share", "off"), [(True, True), (False, False)])
+def test_late_is_who_had_all_it_may_have(monkeypatch: pytest.MonkeyPatch, share: bool, off: bool) -> None:
+    """A gen that got what others had left of a step's time is not at fault."""
+    driver = spaced(20.0, draft_s=2.0)
+    now = iter(range(10**6))
+    monkeypatch.setattr(drafting, "time", SimpleNamespace(monotonic=lambda: float(next(now))))  # each draft takes 1 s
+    if not share:
+        driver.core.state.budget.slice = lambda purse: 0.9  # type: ignore[method-assign]
+    seen: list[bool] = []
+    driver.send(Define("c", compile_spec("regex", RECORD)))
+    driver.open(1, Append(0, prompt(20)), Sample(1, greedy(80, stop_ids=STOPS), constraint="c"))
+    for _ in range(6):
+        driver.step()
+        gen = driver.core.state.strands[1].current
+        assert isinstance(gen, Gen)
+        seen.append(gen.ahead.off)
+    assert seen[-1] is off and not seen[0]
+
+
+def test_logits_after_the_end_of_the_text_are_not_computed() -> None:
+    """Though every forced id wants its logprob."""
+    params = greedy(80, logprobs=True, stop_ids=STOPS)
+    drivers = [spaced(20.0), spaced(20.0, draft_s=0.0)]
+    for driver in drivers:
+        run(driver, "[xy]qrst", params)
+    assert [driver.model.computed for driver in drivers] == [24, 24]
 
 
 def test_an_abort_between_two_steps_finds_no_draft_in_flight() -> None:

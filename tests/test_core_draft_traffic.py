@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plait.constrained.compiler import compile_spec
-from plait.constrained.draft import Draft
-from plait.runtime.core import drafting, speculation
+from plait.runtime.core import drafting
 from plait.runtime.core.gen import Gen
 from plait.runtime.models.interface import ForwardBatch
 from plait.runtime.protocol import Usage
@@ -221,26 +220,6 @@ def test_a_gen_that_got_no_time_for_its_draft_goes_on_without(monkeypatch: pytes
     drafted = played(RECORD, params)
     assert said(drafted, 1) == said(plain, 1)
     assert drafted.core.stats().drafted_tokens > 0
-
-
-def test_a_draft_that_raises_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is wrong with a guess, the text does not need it."""
-    draft, calls = speculation.draft, 0
-
-    def broken(*args: Any, **how: Any) -> Draft:
-        nonlocal calls
-        calls += 1
-        if calls % 2:
-            raise MemoryError("no room to guess")
-        return draft(*args, **how)
-
-    for logprobs in (False, True):
-        params = greedy(80, stop_ids=STOPS, logprobs=logprobs)
-        plain = played(RECORD, params, draft_s=0.0)
-        with monkeypatch.context() as patch:
-            patch.setattr(speculation, "draft", broken)
-            drafted = played(RECORD, params)
-        assert said(drafted, 1) == said(plain, 1)
 
 
 # ---------------------------------------------------------------- what a draft may take

@@ -31,5 +31,9 @@ class Budget:
         """Seconds that a row may have now; 0 when the purse is empty."""
         return max(0.0, min(self._shares[purse], self._left[purse]))
 
+    def share(self, purse: Purse) -> float:
+        """Seconds that a row may have at most."""
+        return self._shares[purse]
+
     def spent(self, purse: Purse, seconds: float) -> None:
         self._left[purse] -= seconds

@@ -78,22 +78,21 @@ class Deliver:
 
     def _round(self, state: State, logits: torch.Tensor, draws: list[Draw]) -> list[Draw]:
         """Each draws one token. Those whose drafts were right so far draw again, from the row behind it."""
+        draws = [draw for draw in draws if self._draws(draw.gen)]  # a fault of another may have taken its KV
         picks = self._pick(logits, draws)
-        faults: list[tuple[Op, str]] = []
-        for draw, found in zip(draws, picks):
-            if found.error is not None:
-                faults.append((draw.gen, found.error))
-                if draw.row != draw.first:  # what it drew in this step before was sound
-                    state.events += draw.gen.outgoing()
-        self._poison(state, faults)
+        self._poison(state, [(draw.gen, found.error) for draw, found in zip(draws, picks) if found.error is not None])
         again: list[Draw] = []
         for draw, found in zip(draws, picks):
             gen = draw.gen
-            if found.error is None and gen.strand.current is gen and gen.strand.status is Status.RUNNING:
+            if found.error is None and self._draws(gen):
                 row = self._advance(state, gen, found)
                 if row is not None:
                     again.append(Draw(gen, draw.first, draw.first + row))
         return again
+
+    @staticmethod
+    def _draws(gen: Gen) -> bool:
+        return gen.strand.current is gen and gen.strand.status is Status.RUNNING
 
     def _poison(self, state: State, faults: list[tuple[Op, str]]) -> None:
         for fault, message in faults:
@@ -145,6 +144,7 @@ class Deliver:
             state.look(gen)
             row = gen.next_row()
             if row is not None:
+                state.events += gen.outgoing()  # as it would have been told without a draft, whatever comes next
                 return row
             drafted, accepted = gen.ahead.accept(state.pool)
             state.counters.drafted_tokens += drafted

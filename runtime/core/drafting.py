@@ -15,30 +15,29 @@ log = logging.getLogger("plait.core")
 
 #: a draft takes about as long to find as a tenth of a row
 _LEAST_WORTH = 0.1
-#: drafts of one gen that were not found in time, and it gets no more
-_PATIENCE = 3
 
 
 class Draft:
-    """After everything that somebody waits for was scheduled, so nobody waits or is retracted for a draft."""
+    """After everything else was scheduled, so that no prompt or newcomer is put off and nobody is retracted for a
+    draft. The step itself begins later by the time that its drafts take."""
 
     def __init__(self, capacity: Capacity) -> None:
         self._capacity = capacity
 
     def run(self, state: State, turn: Turn) -> None:
-        settings = state.settings
-        worth = settings.forward_rows / max(1, len(turn.segments))
-        left = min(turn.budget, settings.score_rows)
-        if worth < _LEAST_WORTH:
+        if turn.closed:  # somebody was retracted: slots are scarce
             return
+        settings = state.settings
+        worth = settings.forward_rows / max(1, len({id(segment.op) for segment in turn.segments}))
+        left = min(turn.budget, settings.score_rows)
         for segment in turn.segments:
-            gen = segment.op
-            if not isinstance(gen, Gen) or not segment.wanted or not gen.constrained:
-                continue
-            seconds = state.budget.slice(Purse.DRAFT)
-            if seconds <= 0.0 or left <= 0:
+            if left <= 0 or worth < _LEAST_WORTH:
                 return
-            self._propose(state, gen, seconds)
+            gen = segment.op
+            if not isinstance(gen, Gen) or not segment.wanted:
+                continue
+            if gen.undrafted and (seconds := state.budget.slice(Purse.DRAFT)) > 0.0:
+                self._propose(state, gen, seconds)
             rows = gen.ahead.rows(worth, min(left, self._capacity.room()))
             if rows and self._capacity.make_room(rows):
                 gen.ahead.append_to(segment, rows, state.pool)
@@ -54,6 +53,5 @@ class Draft:
             gen.ahead.off = True
         took = time.monotonic() - began
         state.budget.spent(Purse.DRAFT, took)
-        if took >= seconds:
-            gen.ahead.late += 1
-            gen.ahead.off |= gen.ahead.late == _PATIENCE
+        if took < seconds or seconds == state.budget.share(Purse.DRAFT):  # a late one had all it may have
+            gen.ahead.timed(late=took >= seconds)

@@ -135,15 +135,16 @@ class Gen(Op):
             self.end = End("length")
 
     @property
-    def constrained(self) -> bool:
-        return self._matcher is not None
+    def undrafted(self) -> bool:
+        """:meth:`propose` may find something."""
+        return self._matcher is not None and not self.ahead.proposed and not self.ahead.off
 
     def propose(self, seconds: float) -> None:
-        """Draft what most likely comes next, for up to about ``seconds``, unless that was done."""
-        if self._matcher is not None and not self.ahead.proposed and not self.ahead.off:
-            before = self._pieces[-1] if self._pieces else b""
-            left = self._limit - len(self._pieces)
-            self.ahead.propose(self._matcher, before, tuple(self._pending), left, seconds)
+        """Draft what most likely comes next, for up to about ``seconds``."""
+        assert self._matcher is not None
+        before = self._pieces[-1] if self._pieces else b""
+        left = self._limit - len(self._pieces)
+        self.ahead.propose(self._matcher, before, tuple(self._pending), left, seconds)
 
     def next_row(self) -> int | None:
         """Which row of its logits of this step's forward is the next to draw from; None: it needs another forward."""

@@ -1,4 +1,4 @@
-"""What runs in this step: three actions that fill a :class:`Turn`, in this order.
+"""What runs in this step: three actions that fill a :class:`Turn`, in this order. (What they leave, drafts may have.)
 
 ::
 
@@ -96,8 +96,8 @@ class Continue:
         turn.budget = max(0, turn.budget - turn.rows)
 
     def _catch_up(self, state: State, strand: Strand) -> None:
-        """A strand in the middle of its prompt takes what another has cached meanwhile. It must: two that put the same
-        ids into the tree would share slots, of which one side's are free again, and both would write them."""
+        """A strand in the middle of its prompt takes what another has cached meanwhile. It must: of what two put into
+        the tree for the same ids, the tree keeps the first and frees the other's slots, which its rows would write."""
         seq = strand.seq
         if seq.committed == seq.kv_len and seq.n - seq.kv_len > 1 and strand.current is not None:
             seq.attach()

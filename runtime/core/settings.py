@@ -15,7 +15,7 @@ class CoreSettings:
     chunks shorten the wait of whoever arrives or hangs up meanwhile.
     ``forward_rows``: in how many rows' time the rest of a forward, which all its rows share, is done: how many rows of
     drafts may be in vain for one forward less. (SmolLM2-135M on two cores: 13 ms and 1.7 ms a row.)
-    ``score_rows``: rows of a Score whose logits one step may hold (each is a vocabulary wide).
+    ``score_rows``: rows of a Score whose logits one step may hold (each is a vocabulary wide); and rows of drafts.
     ``reserve_share``, ``reserve_cap``: admission keeps this part of a sample's remaining max_tokens (at most the
     cap, in tokens) free for its growth; what grows beyond is what retraction is for.
     ``constraint_first_s``, ``constraint_more_s``: seconds that all rows of a step may spend together on finding out

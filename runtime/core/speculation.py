@@ -26,27 +26,39 @@ from .sequence import Sequence
 
 #: a forward of as many rows costs a CPU two to three times as much as one of a single row
 _MAX_DRAFT_TOKENS = 16
+#: drafts, one after the other, that were not found in time: then there are no more of that gen
+_PATIENCE = 3
 _NO_SLOTS: IntArray = np.empty(0, dtype=np.int32)
 
 
 class Speculation:
     """Of one gen, whose ids stand at the end of ``seq``. ``scored``: forced ids want logits too, for their logprobs."""
 
-    __slots__ = ("_draft", "_habits", "_logit_rows", "_scored", "_seq", "_start", "_vocabulary", "late", "off", "slots")
+    __slots__ = (
+        "_draft",
+        "_habits",
+        "_late",
+        "_logit_rows",
+        "_scored",
+        "_seq",
+        "_start",
+        "_vocabulary",
+        "off",
+        "slots",
+    )
 
     def __init__(self, seq: Sequence, vocabulary: Vocabulary, *, scored: bool) -> None:
         self.slots = _NO_SLOTS  # int32[rows that go along with this step's forward]
-        self.late = 0  # drafts that were not found in time
         self.off = False  # no drafts any more
+        self._late = 0  # drafts, one after the other, that were not found in time
         self._seq = seq
         self._vocabulary = vocabulary
         self._scored = scored
         self._habits = Habits()
         self._draft = NOTHING
         self._start = -1  # ids of the sequence when the draft was proposed
-        self._logit_rows: dict[
-            int, int
-        ] = {}  # ids that have proved right -> which of the segment's wanted rows is next
+        # ids of the draft that have proved right -> which of the segment's wanted rows is then the next
+        self._logit_rows: dict[int, int] = {}
 
     @property
     def proposed(self) -> bool:
@@ -60,6 +72,11 @@ class Speculation:
         self._start, self._draft = self._seq.n, NOTHING
         most = min(_MAX_DRAFT_TOKENS, left - 1)
         self._draft = draft(matcher, self._vocabulary, self._habits, before, most, settled=pending, seconds=seconds)
+
+    def timed(self, *, late: bool) -> None:
+        """Whether the last draft was found in the time that it should take."""
+        self._late = self._late + 1 if late else 0
+        self.off |= self._late == _PATIENCE
 
     def rows(self, worth: float, most: int) -> int:
         """How many rows of the draft, at most ``most``, are expected to save more than they cost. ``worth``: of one
@@ -117,8 +134,10 @@ class Speculation:
 
     def _goes_on(self, place: int) -> bool:
         """The logits after the first ``place`` ids are of use."""
-        ids, drawn, more = self._draft
-        return self._scored or place in drawn or (more and place == len(ids))
+        ids, drawn, more, whole = self._draft
+        if place == len(ids):
+            return more or (self._scored and not whole)
+        return self._scored or place in drawn
 
     def _learn(self) -> None:
         """From what became of the draft, whether it went along or not."""
