@@ -210,6 +210,7 @@ def jumps_saved(bench: Bench, texts: int, repeats: int) -> None:
     for whitespace in ("single", "compact", "spaced"):
         bench.define(whitespace, INVOICE, jumps=True, whitespace=whitespace)
         passes: list[float] = []
+        alone: list[float] = []
         seconds: list[float] = []
         rows, right, same = 0, 0, 0
         for seed in range(texts):
@@ -220,7 +221,9 @@ def jumps_saved(bench: Bench, texts: int, repeats: int) -> None:
             rows += after.drafted_tokens - before.drafted_tokens
             right += after.accepted_tokens - before.accepted_tokens
             bench.drafts(False)
-            same += bench.run(prompt, [seed], 400, whitespace, temperature)["ids"] == drafted["ids"]
+            without = bench.run(prompt, [seed], 400, whitespace, temperature)
+            alone.append(without["passes"] / len(without["ids"][seed]))
+            same += without["ids"] == drafted["ids"]
             bench.prescribed[seed] = drafted["ids"][seed]
             bench.drafts(True)
             passes.append(drafted["passes"] / bench.run(prompt, [seed], 0, None, temperature)["passes"])
@@ -233,6 +236,8 @@ def jumps_saved(bench: Bench, texts: int, repeats: int) -> None:
             f"jump, whitespace {whitespace}: {passes[0]:.2f} x the forward passes (greedy); {len(hot)} texts at "
             f"temperature 1: {statistics.mean(hot):.2f} in the mean, {hot[0]:.2f} to {hot[-1]:.2f} "
             "(must hold: <= 0.6)\n"
+            f"    jump-forward alone: {alone[0]:.2f} x (greedy); {statistics.mean(alone[1:]):.2f} in the mean, "
+            f"{min(alone[1:]):.2f} to {max(alone[1:]):.2f}\n"
             f"    drafts: {right} of {rows} rows were right; {statistics.median(seconds):.2f} x the seconds of the "
             f"same ids without drafts ({min(seconds):.2f} to {max(seconds):.2f}, medians of {repeats}); {same} of "
             f"{texts} texts are the same when drawn without",

@@ -31,9 +31,9 @@ RECORD = r'\{"name": ?"[a-c]{1,4}", ?"age": ?[0-9]{1,3}, ?"height": ?[0-9]{1,3},
 VOCABULARY = vocabulary()
 
 
-def spaced(model: float, **how: Any) -> Driver:
-    """``model``: how much it wants spaces."""
-    return Driver(model=FakeModel(bias={SPACE: model}), **how)
+def spaced(likes: float, **how: Any) -> Driver:
+    """``likes``: how much the model wants spaces."""
+    return Driver(model=FakeModel(bias={SPACE: likes}), **how)
 
 
 def run(driver: Driver, pattern: str, params: SampleParams, sids: int = 1) -> list[Ended]:
@@ -362,6 +362,7 @@ def test_rows_that_are_not_numbers_fail_the_gen_and_free_its_slots() -> None:
     assert not [event for event in driver.of(1) if isinstance(event, OpFailed)], (
         "those of a forced id are not looked at"
     )
+    assert driver.core.stats().drafted_tokens > 0
     driver.model.nan_when = lambda ids: bytes(token for token in ids if token < 256).endswith(b"s")
     driver.open(3, Append(0, (66,)), Sample(1, greedy(30, stop_ids=STOPS), constraint="c"))
     driver.run()

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 class Purse(IntEnum):
     """What seconds of a step may be spent on: rows that look for the first time at their place in the text (most find
-    out at once), those that could not at their first look, and drafts, which nobody waits for."""
+    out at once), those that could not at their first look, and drafts, which no text needs."""
 
     FIRST = 0
     MORE = 1

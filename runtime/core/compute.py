@@ -78,20 +78,20 @@ class Deliver:
 
     def _round(self, state: State, logits: torch.Tensor, draws: list[Draw]) -> list[Draw]:
         """Each draws one token. Those whose drafts were right so far draw again, from the row behind it."""
-        draws = [draw for draw in draws if self._draws(draw.gen)]  # a fault of another may have taken its KV
+        draws = [draw for draw in draws if self._running(draw.gen)]  # a fault of another may have taken its KV
         picks = self._pick(logits, draws)
         self._poison(state, [(draw.gen, found.error) for draw, found in zip(draws, picks) if found.error is not None])
         again: list[Draw] = []
         for draw, found in zip(draws, picks):
             gen = draw.gen
-            if found.error is None and self._draws(gen):
+            if found.error is None and self._running(gen):
                 row = self._advance(state, gen, found)
                 if row is not None:
                     again.append(Draw(gen, draw.first, draw.first + row))
         return again
 
     @staticmethod
-    def _draws(gen: Gen) -> bool:
+    def _running(gen: Gen) -> bool:
         return gen.strand.current is gen and gen.strand.status is Status.RUNNING
 
     def _poison(self, state: State, faults: list[tuple[Op, str]]) -> None:

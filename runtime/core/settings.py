@@ -14,7 +14,8 @@ class CoreSettings:
     The defaults are for a CPU: there a chunk of 128 rows costs no more per row than one of 2,048 (measured), and small
     chunks shorten the wait of whoever arrives or hangs up meanwhile.
     ``forward_rows``: in how many rows' time the rest of a forward, which all its rows share, is done: how many rows of
-    drafts may be in vain for one forward less. (SmolLM2-135M on two cores: 13 ms and 1.7 ms a row.)
+    drafts may be in vain for one forward less. (8: once measured with SmolLM2-135M on two cores; what comes of it is
+    shown by the section ``jump`` of benchmarks/constrained_speed.py.)
     ``score_rows``: rows of a Score whose logits one step may hold (each is a vocabulary wide); and rows of drafts.
     ``reserve_share``, ``reserve_cap``: admission keeps this part of a sample's remaining max_tokens (at most the
     cap, in tokens) free for its growth; what grows beyond is what retraction is for.
@@ -51,5 +52,7 @@ class CoreSettings:
                 raise ValueError(f"{name} must be 1 or more, not {value}")
         if not 0.0 <= self.reserve_share <= 1.0:
             raise ValueError(f"reserve_share must be from 0 to 1, not {self.reserve_share}")
-        if self.reserve_cap < 0:
-            raise ValueError(f"reserve_cap must be 0 or more, not {self.reserve_cap}")
+        for name in ("reserve_cap", "forward_rows", "draft_s"):
+            value = getattr(self, name)
+            if not value >= 0:
+                raise ValueError(f"{name} must be 0 or more, not {value}")
