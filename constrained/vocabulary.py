@@ -125,6 +125,12 @@ class Vocabulary:
         return frozenset(value for value in range(256) if bytes((value,)) not in self.id_of)
 
     @cached_property
+    def blank_ids(self) -> NDArray[np.intp]:
+        """Ids that no token has (padding of the logits, unused rows), ascending: nothing may ever come of them."""
+        named = self.special_ids
+        return np.array([i for i, data in enumerate(self.tokens) if not data and i not in named], dtype=np.intp)
+
+    @cached_property
     def eos_mask(self) -> NDArray[np.uint32]:
         """uint32[mask_words] with the bits of ``eos_ids``, read-only."""
         mask = np.zeros(self.mask_words, np.uint32)

@@ -98,6 +98,8 @@ def gen(
     )
     if form is None and "constraint_backend" in normalized:
         raise InvalidValue("constraint_backend compiles a constraint, and none is given", "constraint_backend")
+    if form is None and "end" in normalized:
+        raise InvalidValue("end says how a constrained text ends, and no constraint is given: leave it out", "end")
     return GenExpr(name, normalized, form, caller())
 
 

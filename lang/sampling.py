@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from ..runtime.errors import InvalidValue
-from ..runtime.protocol import MAX_N, Sampling, without_surrogates
+from ..runtime.protocol import MAX_N, Ending, Sampling, without_surrogates
 
 #: A program's gen stops here unless it, or the run, says otherwise. Over HTTP the default is the rest of the context.
 DEFAULT_MAX_TOKENS = 128
@@ -40,6 +40,7 @@ class GenOptions(TypedDict, total=False):
     logprobs: bool | None
     top_logprobs: int | None
     wrap_up: bool | None
+    end: Ending | None
     constraint_backend: str | None
 
 
@@ -121,6 +122,12 @@ def biases(field: str, value: object) -> dict[int, float]:
     return {whole(field, token): number(field, bias) for token, bias in value.items()}
 
 
+def ending(field: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidValue(f'{field} must be "natural" or "eos", not {value!r}', field)
+    return value
+
+
 def filter_size(field: str, value: object) -> int:
     size = whole(field, value)
     return 0 if size == -1 else size
@@ -146,6 +153,7 @@ _READERS: dict[str, Callable[[str, object], Any]] = {
     "logprobs": flag,
     "top_logprobs": whole,
     "wrap_up": flag,
+    "end": ending,
     "constraint_backend": name_of,
 }
 #: options that are not of one sample
@@ -195,14 +203,17 @@ def check(where: str, fields: Mapping[str, Any]) -> Sampling:
 
 
 def merge(
-    where: str, run: Mapping[str, Any], own: Mapping[str, Any], extra_stops: Sequence[str] = ()
+    where: str, run: Mapping[str, Any], own: Mapping[str, Any], *, constrained: bool, extra_stops: Sequence[str] = ()
 ) -> tuple[Sampling, int, str]:
     """What a gen samples with, its n, and who compiles its constraint. Both mappings are normalized, and stay so.
 
-    A run's seed is not a gen's: the front expands it, so that the gens of a program differ.
+    A run's seed is not a gen's: the front expands it, so that the gens of a program differ. Its ``end`` is for the
+    gens that are constrained.
     """
     fields: dict[str, Any] = {"max_tokens": DEFAULT_MAX_TOKENS, **run}
     fields.pop("seed", None)
+    if not constrained:
+        fields.pop("end", None)
     fields.update(own)
     n: int = fields.pop("n", 1)
     backend: str = fields.pop("constraint_backend", "plait")

@@ -115,7 +115,13 @@ class Strand(Changing):
 
     def _add_gen(self, expr: GenExpr) -> None:
         form = expr.form
-        sampling, n, backend = merge(expr.label, self.program.options, expr.options, form.stops if form else ())
+        sampling, n, backend = merge(
+            expr.label,
+            self.program.options,
+            expr.options,
+            constrained=form is not None,
+            extra_stops=form.stops if form else (),
+        )
         if form is None and self._ends_in_space():
             self.program.notices.say(
                 "space",

@@ -22,6 +22,8 @@ MAX_N = 1024  # choices of one Gen that can be told apart; a front may allow few
 MAX_CONSTRAINT_BYTES = 4 * 1024 * 1024  # of one constraint's specification, as UTF-8
 
 Reason = Literal["stop", "length", "abort"]
+#: how a constrained text ends that could go on, see :class:`Sampling`
+Ending = Literal["natural", "eos"]
 Method = Literal["token_length_normalized", "greedy_token_selection", "unconditional_likelihood_normalized"]
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -56,6 +58,10 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     ``logprobs`` are of the raw logits, before bias, penalties, mask and temperature. ``wrap_up``: with a constraint,
     a text that would be cut by ``max_tokens`` is brought to a whole one in time, where that is possible;
     the reason is "length" all the same.
+
+    ``end``, only with a constraint: where the text may end but could go on, "natural" (None, the default) lets the
+    model draw what it likes, and the text ends where that does not fit; "eos": it ends by an end token only.
+    ``min_tokens`` and ``ignore_eos`` put off both.
     """
 
     max_tokens: int | None = None
@@ -76,6 +82,7 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     logprobs: bool = False
     top_logprobs: int = 0
     wrap_up: bool = True
+    end: Ending | None = None
 
     def problem(self, vocab_size: int | None = None) -> tuple[str, str] | None:
         """The first bad field and what to do about it, or None. Called by ``lang`` early and by the front always."""
@@ -92,6 +99,8 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             ("seed", self.seed, -(2**63), 2**64 - 1, "a 64-bit whole number"),
             ("top_logprobs", self.top_logprobs, 0, 20, "a whole number from 0 to 20"),
         )
+        if self.end not in (None, "natural", "eos"):
+            return "end", f'end must be "natural" or "eos", not {self.end!r}'
         for name, value, low, high, want in ranges:
             if value is not None and not (math.isfinite(value) and low <= value <= high):
                 return name, f"{name} must be {want}, not {value!r}"

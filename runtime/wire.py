@@ -7,6 +7,8 @@ The core answers :class:`Sample`, :class:`Score` and :class:`ForkAt` with exactl
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from .protocol import Message, Method, Reason, Usage, check_size
@@ -15,6 +17,9 @@ from .protocol import fill as fill
 
 # ---------------------------------------------------------------- scripts (front -> core)
 
+#: what ends a constrained text that could go on: see :class:`.protocol.Sampling`; "never": nothing does
+TextEnd = Literal["natural", "eos", "never"]
+
 
 class SampleParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A validated, fully resolved Sampling: nothing here is optional in meaning.
@@ -22,7 +27,7 @@ class SampleParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     ``seed`` is final (already expanded from run seed, fork path and op, or the gen's own). ``choice`` enters the
     noise key beside it. ``stop_ids``: eos ids of the model unless ignore_eos, then stop_token_ids.
     ``max_tokens`` is final (already bounded by the context). ``stop`` holds UTF-8 bytes, ``stop_regex`` patterns that
-    the compiler child has accepted.
+    the compiler child has accepted. ``end`` matters only beside a constraint.
     """
 
     max_tokens: int
@@ -42,6 +47,7 @@ class SampleParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     logprobs: bool = False
     top_logprobs: int = 0
     wrap_up: bool = True
+    end: TextEnd = "eos"
 
 
 class Append(Message, frozen=True):

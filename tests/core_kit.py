@@ -34,6 +34,8 @@ OTHER_EOS = 301
 MERGES = (b"th", b"he", b"the", b" the", b"ab", b"abc", b"\n\n", b"\xc3\xa9", b"  ", b"12", b'{"', b'":')
 TEXTS: tuple[bytes | None, ...] = (*(bytes([b]) for b in range(256)), *MERGES)
 SIZE = 304
+#: ids that no token has; the model gives them logits like any other
+BLANK = [*range(len(TEXTS), EOS), 303]
 
 
 def _encode(data: bytes) -> list[int]:
@@ -64,13 +66,13 @@ def _logits(key: np.uint64, bias: np.ndarray | None) -> np.ndarray:
     with np.errstate(over="ignore"):
         noise = _mix(key + np.arange(1, SIZE + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
     row = (noise >> np.uint64(40)).astype(np.float32) / np.float32(2**24) * 8 - 4
-    row[303] = -50.0  # padding
     return row if bias is None else row + bias
 
 
 class FakeModel:
     """``bias``: added to every row of logits. ``break_when(batch) -> bool``: raise in that forward.
-    ``nan_when(ids so far) -> bool``: that row's logits are NaN."""
+    ``nan_when(ids so far) -> bool``: that row's logits are NaN. ``likes(ids so far)``: the id that the model goes on
+    with by all means, or None."""
 
     vocab_size = SIZE
     kv_bytes_per_token = 8
@@ -86,6 +88,7 @@ class FakeModel:
         self.batches = 0
         self.break_when: Callable[[ForwardBatch], bool] = lambda batch: False
         self.nan_when: Callable[[list[int]], bool] = lambda ids: False
+        self.likes: Callable[[list[int]], int | None] = lambda ids: None
 
     def allocate(self, slots: int) -> None:
         self._token = np.full(slots, -1, dtype=np.int64)
@@ -121,17 +124,26 @@ class FakeModel:
             for row in range(q0, q1):
                 if row in at:
                     end = len(slots) - (q1 - q0) + (row - q0)
-                    out[at[row]] = _logits(keys[end], self.bias)
+                    out[at[row]] = self._row(keys[end], tokens[: end + 1].tolist())
                     if self.nan_when(tokens[: end + 1].tolist()):
                         out[at[row]] = np.nan
         return torch.from_numpy(out)
 
     def after(self, ids: Sequence[int]) -> np.ndarray:
-        """The logits after ``ids``, computed straight from them: float32[V]."""
+        """The logits after ``ids``, computed straight from them, without the ids that no token has: float32[V]."""
         tokens = np.asarray(ids)
         with np.errstate(over="ignore"):
             key = np.cumsum(_pairs(np.arange(len(tokens)), tokens), dtype=np.uint64)[-1]
-        return _logits(key, self.bias)
+        row = self._row(key, tokens.tolist())
+        row[BLANK] = -np.inf
+        return row
+
+    def _row(self, key: np.uint64, ids: list[int]) -> np.ndarray:
+        row = _logits(key, self.bias)
+        liked = self.likes(ids)
+        if liked is not None:
+            row[liked] += 100.0
+        return row
 
     def expect(self, ids: Sequence[int], params: SampleParams, choice: int = 0, n: int | None = None) -> list[int]:
         """What an undisturbed, unconstrained Sample without stop strings gives."""
@@ -147,6 +159,14 @@ class FakeModel:
 
 #: seconds of a step
 BUDGETS = ("constraint_first_s", "constraint_more_s", "constraint_slice_s", "draft_s")
+
+
+class Writer(FakeModel):
+    """Goes on with ``ids`` behind a prompt of ``start`` ids, whatever came so far, and then as any fake model."""
+
+    def __init__(self, ids: Sequence[int], start: int = 20, **how: object) -> None:
+        super().__init__(**how)  # type: ignore[arg-type]  # by name
+        self.likes = lambda so_far: ids[len(so_far) - start] if 0 <= len(so_far) - start < len(ids) else None
 
 
 class Clock:

@@ -18,33 +18,25 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
 from ...constrained.interface import ConstraintError, Matcher, Unfinished
 from ...constrained.jump import settled_prefix
 from ...radix import SlotPool
-from ..protocol import Reason
 from ..wire import CoreLogprob, Ended, Sample, Started, Tokens
 from .account import Account
 from .batch import IntArray, Op, Segment
 from .closing import END, Closing
 from .constraints import Defined
+from .ending import End, draws_freely, fits, mask_of, natural_end
 from .kit import Kit, OpError
 from .prefill import prefill
 from .sampler import Sampled, SamplerRow
 from .speculation import Speculation
 from .stops import Match, StopScanner, cut_tokens
 from .strand import Strand
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """``start``: where a stop string begins, in bytes from the op's first; -1 when nothing is cut."""
-
-    reason: Reason
-    matched: str | int | None = None
-    start: int = -1
 
 
 class Gen(Op):
@@ -74,6 +66,7 @@ class Gen(Op):
         wrap_up = constraint is not None and request.params.wrap_up
         self._closing = Closing(kit.vocabulary, self._limit) if wrap_up else None
         self._drawn: Sampled | None = None  # not yet taken, see pick
+        self._free = False  # what is drawn next is held to no mask
         self.ahead = Speculation(seq, kit.vocabulary, scored=request.params.logprobs)
         stops, patterns = request.params.stop, request.params.stop_regex
         self._scanner = StopScanner(stops, patterns) if stops or patterns else None
@@ -157,8 +150,11 @@ class Gen(Op):
 
     def row(self) -> SamplerRow:
         """What the sampler needs to pick our next token."""
-        self._row.mask = None if self._matcher is None else self._matcher.mask()
-        return self._row
+        matcher, row = self._matcher, self._row
+        if matcher is not None:
+            self._free = draws_freely(matcher, self.params, len(self._pieces), self._size)
+            row.mask = None if self._free else mask_of(matcher, self.params, self._kit.vocabulary)
+        return row
 
     def pick(self, sampled: Sampled) -> None:
         """Take what the sampler picked. What the constraint forces after it comes with :meth:`prepare`; so does the
@@ -244,13 +240,15 @@ class Gen(Op):
         end = self.end
         assert end is not None
         seq = self.strand.seq
-        kept, leftover, data = len(self._pieces), b"", b""
+        vocabulary = self._kit.vocabulary
+        kept, tail, data = len(self._pieces), end.tail, b""
         if end.start >= 0:
             kept, leftover = cut_tokens(self._pieces, end.start)
             seq.cut(self._base + kept)
-        elif self._scanner is not None:
-            data = self._scanner.flush()
-        tail = self._kit.vocabulary.encode(leftover) if leftover else []
+            tail = tuple(vocabulary.encode(leftover))
+        else:
+            leftover = vocabulary.decode(tail)
+            data = leftover if self._scanner is None else self._scanner.flush() + leftover
         seq.append(tail)
         logprobs: tuple[CoreLogprob, ...] | None = None
         if self.params.logprobs:
@@ -286,13 +284,18 @@ class Gen(Op):
         if token in self._stop_ids or (self._matcher is not None and token in self._kit.vocabulary.eos_ids):
             self._over(token)
             return
-        if self._matcher is not None and not self._matcher.advance(token):
-            raise OpError("internal", f"token {token} does not fit the constraint that allowed it")
+        if self._matcher is not None:
+            free, self._free = self._free, False
+            if free and not fits(self._matcher, token):
+                self._ends_with(token)
+                return
+            if not self._matcher.advance(token):
+                raise OpError("internal", f"token {token} does not fit the constraint that allowed it")
         piece = self._kit.vocabulary.bytes(token)
         self.strand.seq.push(token)
         self._row.observe(token)
         self._pieces.append(piece)
-        self._ends.append((self._ends[-1] if self._ends else 0) + len(piece))
+        self._ends.append(self._size + len(piece))
         if self.params.logprobs:
             self._logprobs.append(CoreLogprob(token, logprob, forced, tuple(top)))
         if self._scanner is None:
@@ -310,12 +313,26 @@ class Gen(Op):
         else:
             self._known = self._constraint is None or bool(self._pending)
 
+    @property
+    def _size(self) -> int:
+        """Bytes of the text so far."""
+        return self._ends[-1] if self._ends else 0
+
     @staticmethod
     def _scan(scanner: StopScanner, piece: bytes) -> tuple[bytes, Match | None]:
-        try:
+        with _stop_limits():
             return scanner.feed(piece)
-        except ValueError as error:  # a stop regex that exceeds a limit
-            raise OpError("invalid_value", str(error), "stop_regex") from error
+
+    def _ends_with(self, token: int) -> None:
+        """The text is whole, and the model would go on with ``token``, with which it cannot."""
+        assert self._matcher is not None
+        vocabulary, left = self._kit.vocabulary, self._limit - len(self._pieces)
+        data, stop = vocabulary.bytes(token), None
+        if data and self._scanner is not None:
+            with _stop_limits():
+                stop = self._scanner.completes(data)
+        end = natural_end(self._matcher, vocabulary, data, stop, self._size, left)
+        self.end = replace(end, reason="length") if self.account.wrapped and end.matched is None else end
 
     def _release(self, data: bytes) -> None:
         self._data += data
@@ -391,6 +408,15 @@ class Gen(Op):
         self._again.clear()
         self._sent = len(self._pieces)
         self._data.clear()
+
+
+@contextmanager
+def _stop_limits() -> Iterator[None]:
+    """What a stop regex that exceeds a limit raises, as the op's fault."""
+    try:
+        yield
+    except ValueError as error:
+        raise OpError("invalid_value", str(error), "stop_regex") from error
 
 
 def _left(until: float | None) -> float | None:

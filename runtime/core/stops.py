@@ -56,18 +56,28 @@ class StopScanner:
         pending = self._held + data
         base = self._fed - len(self._held)
         self._fed += len(data)
-        hold = self._fed
-        first: Found | None = None
-        for part in self._parts:
-            found = part.scan(data)
-            if found is not None and (first is None or found < first):
-                first = found
-            hold = min(hold, part.hold)
+        first = self._scan(data)
         if first is not None:
             self._matched, self._held = True, b""
             return pending[: first.start - base], Match(pending[first.start - base : first.end - base], first.start)
+        hold = min([self._fed, *(part.hold for part in self._parts)])
         self._held = pending[hold - base :]
         return pending[: hold - base], None
+
+    def completes(self, data: bytes) -> Match | None:
+        """The stop that the bytes so far and ``data``, which is not one of them, end with or hold. The scanner is
+        spent: only :meth:`flush` may follow."""
+        if self._matched:
+            raise ValueError("the stop scanner has matched already")
+        self._matched = True
+        pending, base = self._held + data, self._fed - len(self._held)
+        first = self._scan(data)
+        return None if first is None else Match(pending[first.start - base : first.end - base], first.start)
+
+    def _scan(self, data: bytes) -> Found | None:
+        """The first of all parts' matches that ends in ``data``."""
+        found = [match for part in self._parts if (match := part.scan(data)) is not None]
+        return min(found, default=None)
 
     def flush(self) -> bytes:
         """The bytes still held back: nothing more will come, so they are no stop. b"" after a match."""

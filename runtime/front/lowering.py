@@ -133,6 +133,7 @@ class Lowering:
             logprobs=sampling.logprobs,
             top_logprobs=sampling.top_logprobs,
             wrap_up=sampling.wrap_up,
+            end="never" if sampling.ignore_eos else sampling.end or "natural",
         )
         hidden: list[Strand] = []
         if gen.n > 1:

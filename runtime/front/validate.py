@@ -33,7 +33,14 @@ def _gen(gen: Gen, model: ServedModel, settings: Settings) -> OpError | None:
         return OpError("invalid_value", problem[1], problem[0])
     if not 1 <= gen.n <= settings.max_n:
         return OpError("invalid_value", f"n must be a whole number from 1 to {settings.max_n}, not {gen.n}", "n")
-    return None if gen.constraint is None else _constraint(gen.constraint)
+    if gen.constraint is None:
+        unused = gen.sampling.end is not None
+        return (
+            OpError("invalid_value", "end says how a constrained text ends, and no constraint is given", "end")
+            if unused
+            else None
+        )
+    return _constraint(gen.constraint)
 
 
 def _constraint(spec: ConstraintSpec) -> OpError | None:

@@ -168,9 +168,12 @@ def _work(
         "stop_token_ids": None if body.stop_token_ids is None else tuple(body.stop_token_ids),
         "ignore_eos": body.ignore_eos,
         "wrap_up": body.wrap_up,
+        "end": body.end,
         "logprobs": logprobs,
         "top_logprobs": top_logprobs,
     }
+    if body.end is not None and constraint is None:
+        raise bad_field("end", "end says how a constrained text ends, and there is no constraint: leave it out")
     sampling = Sampling(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]  # each has its field's type
     if (problem := sampling.problem(info.vocab_size)) is not None:
         name, message = problem
