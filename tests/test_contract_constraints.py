@@ -112,6 +112,33 @@ def test_a_text_near_max_tokens_ends_whole_and_says_so(runtime: Runtime) -> None
     assert (hopeless.finish_reason, hopeless.partial) == ("length", True)
 
 
+def test_a_text_ends_where_the_model_does_not_go_on_with_it(runtime: Runtime) -> None:
+    """The free text, and the same model held to a pattern that a beginning of it matches."""
+
+    @function
+    def program(s: Any, prompt: str, **options: Any) -> None:
+        s += prompt + gen("x", 24, temperature=0.0, **options)
+
+    tried = 0
+    for prompt in ("Write: a", "b", "the c", "one", "two", "d d", "e"):
+        free = program.run(prompt, backend=runtime, ignore_eos=True, logprobs=True).result("x")
+        text, first = free.text, free.logprobs[0].token
+        end = next((char for char in text[len(first) : len(first) + 8] if char not in first), None)
+        if end is None or "\ufffd" in text[: text.index(end) + 1]:  # a token of this model may be no whole character
+            continue
+        tried += 1
+        begun, pattern = text[: text.index(end)], f"[^{re.escape(end)}]+"
+        natural = program.run(prompt, regex=pattern, backend=runtime).result("x")
+        assert (natural.text, natural.finish_reason, natural.matched) == (begun, "stop", None)
+        assert not natural.partial and natural.usage.completion > 0
+        stopped = program.run(prompt, regex=pattern, stop=[end], backend=runtime).result("x")
+        assert (stopped.text, stopped.matched) == (begun, end)
+        held = program.run(prompt, regex=pattern, end="eos", backend=runtime).result("x")
+        assert len(held.text) > len(begun) and end not in held.text
+        assert program.run(prompt, regex=pattern, n=2, backend=runtime)["x"] == [begun] * 2
+    assert tried >= 2
+
+
 def program_of(schema: object, limit: int, seed: int, **options: Any) -> Any:
     @function
     def program(s: Any) -> None:

@@ -26,11 +26,11 @@ def played(params: SampleParams, constraint: str | None = None, **how: object) -
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_free_gen_ends_where_the_first_match_began(seed: int) -> None:
-    free = played(hot(200, seed=seed))
+    free = played(hot(400, seed=seed))
     text = free.text(1).decode("latin-1")
     pattern = "[a-z][0-9A-Z]"
     found = min(re.finditer(f"(?=({pattern}))", text), key=lambda match: match.start())
-    driver = played(hot(200, seed=seed, stop_regex=(pattern,)))
+    driver = played(hot(400, seed=seed, stop_regex=(pattern,)))
     ended = driver.ended(1)
     assert (ended.reason, ended.matched) == ("stop", found[1])
     assert driver.text(1).decode("latin-1") == text[: found.start()]

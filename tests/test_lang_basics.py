@@ -126,7 +126,7 @@ def test_a_user_s_stop_list_is_never_changed(backend: FakeBackend) -> None:  # f
 
 def test_merging_leaves_its_arguments_alone() -> None:
     run, own = {"min_tokens": 9, "seed": 3}, {"max_tokens": 4}
-    sampling, n, backend = merge("gen", run, own)
+    sampling, n, backend = merge("gen", run, own, constrained=False)
     assert (sampling.min_tokens, sampling.max_tokens, sampling.seed, n, backend) == (4, 4, None, 1, "plait")
     assert run == {"min_tokens": 9, "seed": 3} and own == {"max_tokens": 4}
 
@@ -171,6 +171,9 @@ def test_the_run_s_seed_is_the_strand_s_and_a_gen_s_is_its_own(backend: FakeBack
         ({"dtype": list}, "dtype"),
         ({"dtype": int, "regex": "a"}, "dtype"),
         ({"regex": ""}, "regex"),
+        ({"end": "eos"}, "end"),
+        ({"end": "soon", "regex": "a"}, "end"),
+        ({"end": True, "regex": "a"}, "end"),
         ({"name": 3}, "name"),
     ],
 )

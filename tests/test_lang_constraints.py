@@ -172,6 +172,15 @@ def test_the_backend_is_the_gen_s_or_the_run_s(backend: FakeBackend) -> None:
     assert (a, free) == (Regex("a", "llguidance"), None) and b is not None and b.backend == "xgrammar"
 
 
+def test_how_a_text_ends_is_the_gen_s_or_the_run_s_where_there_is_a_constraint(backend: FakeBackend) -> None:
+    @plait.function
+    def program(s: plait.State) -> None:
+        s += plait.gen("a", regex="a+") + plait.gen("b", json_schema={}, end="natural") + plait.gen("c")
+
+    program.run(backend=backend, end="eos")
+    assert [gen.sampling.end for gen in backend.ops(Gen)] == ["eos", "natural", None]
+
+
 def test_stop_regex(backend: FakeBackend) -> None:
     @plait.function
     def program(s: plait.State) -> None:

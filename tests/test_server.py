@@ -95,6 +95,7 @@ def test_every_sampling_field_arrives() -> None:
         "stop_token_ids": [9],
         "stop_regex": "x+",
         "regex": "a+",
+        "end": "eos",
     }
     assert chat(backend, max_completion_tokens=20, logprobs=True, top_logprobs=4, **fields).status_code == 200
     assert complete(backend, max_tokens=20, logprobs=4, **fields).status_code == 200
@@ -116,6 +117,7 @@ def test_every_sampling_field_arrives() -> None:
         ignore_eos=True,
         logprobs=True,
         top_logprobs=4,
+        end="eos",
     )
     for sent in backend.strands.values():
         assert (sent.gen.sampling, sent.gen.constraint, sent.gen.n) == (want, Regex("a+"), 2)

@@ -115,6 +115,26 @@ def test_regex_is_kept_and_a_bad_one_is_refused(runtime: Runtime) -> None:
     assert answer["usage"]["completion_tokens_details"]["forced_tokens"] >= 1
 
 
+def test_a_constrained_text_ends_where_the_model_goes_on(runtime: Runtime) -> None:
+    tried = 0
+    for prompt in ("hi", "a", "the b", "one", "two", "c c", "d"):
+        free = complete(runtime, prompt=prompt, ignore_eos=True, logprobs=0).json()["choices"][0]
+        text, first = free["text"], free["logprobs"]["tokens"][0]
+        end = next((char for char in text[len(first) : len(first) + 8] if char not in first), None)
+        if end is None or "\ufffd" in text[: text.index(end) + 1]:  # a token of this model may be no whole character
+            continue
+        tried += 1
+        begun, held = text[: text.index(end)], {"prompt": prompt, "regex": f"[^{re.escape(end)}]+"}
+        (choice,) = complete(runtime, logprobs=2, **held).json()["choices"]
+        assert (choice["text"], choice["finish_reason"], choice["stop_reason"]) == (begun, "stop", None)
+        assert "".join(choice["logprobs"]["tokens"]) == begun
+        assert streamed(complete(runtime, stream=True, **held)) == begun
+        choice = complete(runtime, stop=end, **held).json()["choices"][0]
+        assert (choice["text"], choice["stop_reason"]) == (begun, end)
+        assert len(complete(runtime, end="eos", **held).json()["choices"][0]["text"]) > len(begun)
+    assert tried >= 2
+
+
 def test_a_text_that_was_wrapped_up_is_whole_and_says_length(runtime: Runtime) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": {**schema, "additionalProperties": False}}}

@@ -53,6 +53,8 @@ RELAXED = "the pattern cannot be kept" + RELAXABLE
         ("priority", 10_000),
         ("store", True),
         ("service_tier", "flex"),
+        ("end", "eos"),
+        ("end", "soon"),
     ],
 )
 def test_bad_values_name_their_field(field: str, value: Any) -> None:

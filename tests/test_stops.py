@@ -158,3 +158,15 @@ def test_cut_tokens_keeps_every_byte_before_the_stop(tokens: list[bytes], data: 
     kept, leftover = cut_tokens(tokens, start)
     assert b"".join(tokens[:kept]) + leftover == whole[:start]
     assert not (leftover and leftover == tokens[kept]), "a token that ends at the stop is kept whole"
+
+
+@given(data=texts, more=texts, stops=stop_lists)
+def test_bytes_that_are_not_the_texts_can_complete_a_stop(data: bytes, more: bytes, stops: tuple[bytes, ...]) -> None:
+    scanner = StopScanner(stops)
+    released, match = scanner.feed(data)
+    if match is not None:
+        return
+    assert scanner.completes(more) == first_match(data + more, stops)
+    assert released + scanner.flush() == data
+    with pytest.raises(ValueError, match="matched already"):
+        scanner.feed(b"x")

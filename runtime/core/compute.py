@@ -37,9 +37,7 @@ class Forward:
         began = self._timer()
         try:
             turn.logits = state.model.forward(batch)
-            blank = state.kit.vocabulary.blank_ids
-            if len(blank):  # nothing may come of an id that no token has, whoever reads the logits
-                turn.logits[:, torch.from_numpy(blank).to(turn.logits.device)] = -torch.inf
+            state.sieve.apply(turn.logits)
         except Exception as error:  # whatever a model raises must not end the core
             log.exception("forward of %d rows failed", len(batch.ids))
             for strand in {segment.op.strand: None for segment in turn.segments}:

@@ -23,6 +23,7 @@ from .counters import Counters
 from .forking import Forking
 from .gen import Gen
 from .kit import Kit, OpError
+from .logits import Sieve
 from .scoring import Scoring
 from .sequence import Sequence
 from .settings import CoreSettings
@@ -47,6 +48,7 @@ class State:
         self.clock = clock
         self.order: Order[Strand] = FCFS() if order is None else order
         self.kit = Kit(vocabulary, model.context_length, clock)
+        self.sieve = Sieve(vocabulary.blank_ids)
         self.pool = SlotPool(settings.kv_tokens)
         self.tree = RadixTree(self.pool)
         self.strands: dict[int, Strand] = {}
