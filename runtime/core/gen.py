@@ -31,8 +31,9 @@ from .batch import IntArray, Op, Segment
 from .closing import END, Closing
 from .constraints import Defined
 from .kit import Kit, OpError
+from .logprobs import Top, log_normalizer, logprob, top_of
 from .prefill import prefill
-from .sampler import Sampled, SamplerRow
+from .sampler import Row, Sampled, SamplerRow
 from .speculation import Speculation
 from .stops import Match, StopScanner, cut_tokens
 from .strand import Strand
@@ -87,6 +88,8 @@ class Gen(Op):
         self._sent = 0  # tokens on the wire
         self._data = bytearray()  # released, not yet on the wire
         self._logprobs: list[CoreLogprob] = []
+        self._last: CoreLogprob | None = None  # of the end token that was drawn
+        self._next_top: Top = ()
         self._started: Started | None = None
         self._known = constraint is None or self._limit <= 0  # what may come next
         self._again: deque[int] = deque()  # sampled by an earlier epoch, still to be gone over
@@ -110,7 +113,7 @@ class Gen(Op):
         return max(0, self._limit - len(self._pieces) - 1)
 
     def schedule(self, rows: int, pool: SlotPool) -> list[Segment]:
-        wanted = self._limit > 0 and rows == self.need()
+        wanted = (self._limit > 0 or self.peeks) and rows == self.need()
         return [prefill(self, self.account, rows, pool, wanted=wanted)]
 
     def retract(self) -> None:
@@ -128,6 +131,17 @@ class Gen(Op):
             return False
         self._started = Started(self.strand.sid, self.op, self.choice, self.account.usage())
         return True
+
+    @property
+    def peeks(self) -> bool:
+        """Nothing may come, and what would come next is asked for."""
+        return self._limit <= 0 and self.params.top_logprobs > 0
+
+    def peek(self, row: Row) -> None:
+        """``row``: the logits after the last id. Raises OpError if they are not finite."""
+        self._next_top = top_of(row, log_normalizer(row), self.params.top_logprobs)
+        if not self._next_top:
+            raise OpError("internal", "the logits hold NaN")
 
     def computed(self) -> None:
         """A forward without logits for us is over: a prefill-only gen ends when all ids have KV."""
@@ -169,7 +183,7 @@ class Gen(Op):
         elif self._closing is None or self._matcher is None or sampled.id in self._kit.vocabulary.eos_ids:
             self._take(sampled.id, False, sampled.logprob, sampled.top)
         else:
-            self._drawn = sampled
+            self._drawn = sampled.kept()
 
     @property
     def ready(self) -> bool:
@@ -254,7 +268,7 @@ class Gen(Op):
         seq.append(tail)
         logprobs: tuple[CoreLogprob, ...] | None = None
         if self.params.logprobs:
-            logprobs = (*self._logprobs[:kept], *(CoreLogprob(token, None) for token in tail))
+            logprobs = (*self._logprobs[:kept], *(self._logprobs[kept].cut_to(tail) if tail else ()))
         return Ended(
             sid=self.strand.sid,
             op=self.op,
@@ -267,6 +281,8 @@ class Gen(Op):
             partial=self._partial(kept, leftover),
             usage=self.account.usage(),
             logprobs=logprobs,
+            end=self._last,
+            next_top=self._next_top,
         )
 
     def _partial(self, kept: int, leftover: bytes) -> bool:
@@ -284,6 +300,8 @@ class Gen(Op):
     def _take(self, token: int, forced: bool, logprob: float | None, top: Sequence[tuple[int, float]] = ()) -> None:
         self.account.token(forced=forced)
         if token in self._stop_ids or (self._matcher is not None and token in self._kit.vocabulary.eos_ids):
+            if self.params.logprobs:
+                self._last = CoreLogprob(token, logprob, forced, tuple(top))
             self._over(token)
             return
         if self._matcher is not None and not self._matcher.advance(token):
@@ -366,7 +384,8 @@ class Gen(Op):
             if instead == END:
                 self._over()
             else:
-                self._take(instead, True, None)
+                scored = (None, ()) if drawn.row is None else logprob(drawn.row, instead, self.params.top_logprobs)
+                self._take(instead, True, *scored)
         return True
 
     def _over(self, matched: int | None = None) -> None:

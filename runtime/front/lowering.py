@@ -134,6 +134,9 @@ class Lowering:
             top_logprobs=sampling.top_logprobs,
             wrap_up=sampling.wrap_up,
         )
+        if sampling.logprob_start_len >= 0:
+            read = wire.ScorePrompt(op=gen.op, start=sampling.logprob_start_len, top=sampling.prompt_top_logprobs)
+            self._front.extend(strand, Inflight(read, hidden=True))
         hidden: list[Strand] = []
         if gen.n > 1:
             for choice in range(1, gen.n):
