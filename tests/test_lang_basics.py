@@ -369,6 +369,20 @@ def test_a_result_has_everything(backend: FakeBackend) -> None:
     state = program.run(backend=backend)
     chosen = state.result("y")
     assert chosen.value in ("left", "right") and len(chosen.scores) == 2
+    assert list(chosen.choice_logprobs) == ["left", "right"] and chosen.logprobs == chosen.choice_logprobs[chosen.value]
+    assert result.prompt_logprobs is None and result.choice_logprobs is None and result.next_top == ()
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_result_has_what_was_before_and_what_would_come(backend: FakeBackend, n: int) -> None:
+    @plait.function
+    def program(s: plait.State) -> None:
+        s += "a b c" + plait.gen("x", max_tokens=0, logprob_start_len=1, top_logprobs=3, n=n)
+
+    found = program.run(backend=backend).result("x")
+    for result in found if n > 1 else [found]:
+        assert [entry.token for entry in result.prompt_logprobs] == [" b", " c"]
+        assert len(result.next_top) == 3 and result.logprobs == ()
 
 
 def test_gen_with_choices_is_a_select(backend: FakeBackend) -> None:
