@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..runtime.protocol import Done
+from ..runtime.protocol import Done, PromptLogprobs, TokenLogprob
 from .waiting import Changing, Read, Wait
 
 
@@ -18,6 +18,7 @@ class Outcome(Changing):
         self.texts = [""] * choices
         self.dones: list[Done | None] = [None] * choices
         self.errors: list[BaseException | None] = [None] * choices
+        self.prompt: list[TokenLogprob] | None = None  # of the tokens before it, if they were asked for
 
     def ended(self, choice: int = 0) -> bool:
         return self.dones[choice] is not None or self.errors[choice] is not None
@@ -36,6 +37,10 @@ class Outcome(Changing):
         if not self.ended(choice):
             self.texts[choice] += text
             self.changed()
+
+    def read(self, prompt: PromptLogprobs) -> None:
+        self.prompt = self.prompt or []
+        self.prompt += prompt.logprobs
 
     def finish(self, done: Done) -> None:
         if not self.ended(done.choice):

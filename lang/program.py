@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..runtime.backend import Backend
 from ..runtime.errors import Aborted, BackendError, NotReady, PlaitError, RunTimeout, from_code
-from ..runtime.protocol import Action, Closed, Delta, Done, Event, Failed, Lost, Open, Sampling
+from ..runtime.protocol import Action, Closed, Delta, Done, Event, Failed, Lost, Open, PromptLogprobs, Sampling
 from .expr import GenExpr
 from .notices import Notices, PlaitWarning
 from .outcome import Outcome
@@ -133,6 +133,8 @@ class Program:
             return
         if isinstance(event, Delta):
             outcome.grow(event.choice, event.text)
+        elif isinstance(event, PromptLogprobs):
+            outcome.read(event)
         elif isinstance(event, Done):
             outcome.finish(event)
 

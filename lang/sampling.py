@@ -39,6 +39,7 @@ class GenOptions(TypedDict, total=False):
     ignore_eos: bool | None
     logprobs: bool | None
     top_logprobs: int | None
+    logprob_start_len: int | None
     wrap_up: bool | None
     end: Ending | None
     constraint_backend: str | None
@@ -55,7 +56,6 @@ ALIASES = {"max_new_tokens": "max_tokens", "return_logprob": "logprobs", "top_lo
 
 #: Names that SGLang and others document and that this version does not have, with what to do instead.
 NOT_AVAILABLE = {
-    "logprob_start_len": "logprobs=True gives the gen's own tokens",
     "return_text_in_logprobs": "logprobs=True always carries the text",
     "use_thread": "leave it out: a run takes no thread of its own",
 }
@@ -152,6 +152,7 @@ _READERS: dict[str, Callable[[str, object], Any]] = {
     "ignore_eos": flag,
     "logprobs": flag,
     "top_logprobs": whole,
+    "logprob_start_len": whole,
     "wrap_up": flag,
     "end": ending,
     "constraint_backend": name_of,
@@ -184,8 +185,10 @@ def normalize(where: str, options: Mapping[str, object]) -> dict[str, Any]:
         if field in given:
             raise InvalidValue(f"{where}: {name}= is another name for {field}=; give one of them", field)
         given[field] = reader(field, value)
-    if given.get("top_logprobs"):
+    if given.get("top_logprobs") or given.get("logprob_start_len", -1) >= 0:
         given.setdefault("logprobs", True)
+    if given.get("logprob_start_len", -1) >= 0 and not given["logprobs"]:
+        raise InvalidValue(f"{where}: logprob_start_len needs logprobs=True", "logprob_start_len")
     n = given.get("n", 1)
     if not 1 <= n <= MAX_N:
         raise InvalidValue(f"{where}: n must be a whole number from 1 to {MAX_N:,}, not {n}", "n")
@@ -217,6 +220,10 @@ def merge(
     fields.update(own)
     n: int = fields.pop("n", 1)
     backend: str = fields.pop("constraint_backend", "plait")
+    if fields.get("logprob_start_len", -1) >= 0 and fields.get("logprobs"):
+        fields["prompt_top_logprobs"] = fields.get("top_logprobs", 0)
+    else:
+        fields.pop("logprob_start_len", None)  # a run's, and the gen wants no logprobs
     if extra_stops:
         fields["stop"] = (*fields.get("stop", ()), *extra_stops)
     if "min_tokens" not in own and fields.get("min_tokens", 0) > fields["max_tokens"]:

@@ -138,7 +138,7 @@ class Strand(Changing):
     def _add_select(self, expr: SelectExpr) -> None:
         op, outcome = self._waited_op(expr.label)
         self._buffer.append(Select(op, expr.choices, expr.method, expr.temperature, expr.seed))
-        self._produced(expr.name, OpVariable(self.program, outcome, self.id, op), outcome, op)
+        self._produced(expr.name, OpVariable(self.program, outcome, self.id, op, None, expr.choices), outcome, op)
 
     def _produced(self, name: str | None, variable: OpVariable, outcome: Outcome, op: int) -> None:
         self.pieces.append(Piece(outcome=outcome))

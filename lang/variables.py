@@ -61,7 +61,16 @@ class SetVariable(Variable):
 class OpVariable(Variable):
     """What a gen or a select produces."""
 
-    def __init__(self, program: Program, outcome: Outcome, strand: int, op: int, form: Form | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        outcome: Outcome,
+        strand: int,
+        op: int,
+        form: Form | None = None,
+        choices: Sequence[str] = (),
+    ) -> None:
+        self._choices = choices
         self._program = program
         self.outcome = outcome
         self._strand = strand
@@ -75,9 +84,12 @@ class OpVariable(Variable):
 
     def _choice(self, choice: int) -> Result:
         done, error = self.outcome.dones[choice], self.outcome.errors[choice]
-        text = self.outcome.texts[choice]
+        text, prompt = self.outcome.texts[choice], self.outcome.prompt
         if done is None:
             return Result(text=text, error=error)
+        logprobs, scored = done.logprobs, done.choice_logprobs
+        if scored is not None and done.winner is not None:
+            logprobs = scored[done.winner]
         value: Any = text
         if self._form is not None:
             value, error = self._read(self._form, text, done)
@@ -85,7 +97,7 @@ class OpVariable(Variable):
             value=value,
             text=text,
             tokens=done.ids,
-            logprobs=done.logprobs,
+            logprobs=logprobs,
             finish_reason=done.reason,
             matched=done.matched,
             usage=done.usage,
@@ -94,6 +106,9 @@ class OpVariable(Variable):
             partial=done.partial,
             notes=done.notes,
             scores=done.scores,
+            choice_logprobs=None if scored is None else dict(zip(self._choices, scored, strict=True)),
+            prompt_logprobs=None if prompt is None else tuple(prompt),
+            next_top=done.next_top,
         )
 
     def _read(self, form: Form, text: str, done: Done) -> tuple[Any, GenerationError | None]:

@@ -23,6 +23,7 @@ from .protocol import (
     Fragment,
     Lost,
     Open,
+    PromptLogprobs,
     decode_client,
     encode,
 )
@@ -73,7 +74,7 @@ class Dispatch:
                 elif isinstance(action, Fork):
                     self._listeners.update(dict.fromkeys(action.children, listener))
 
-    def take(self, events: Sequence[Delta | Done | Failed | Closed]) -> None:
+    def take(self, events: Sequence[Delta | PromptLogprobs | Done | Failed | Closed]) -> None:
         for event in events:
             if isinstance(event, Closed):
                 with self._lock:

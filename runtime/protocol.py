@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 MAX_N = 1024  # choices of one Gen that can be told apart; a front may allow fewer
 MAX_CONSTRAINT_BYTES = 4 * 1024 * 1024  # of one constraint's specification, as UTF-8
@@ -57,7 +57,8 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     ``max_tokens=None`` means the rest of the context. ``top_k=0`` and ``min_p=0`` switch those filters off.
     ``logprobs`` are of the raw logits, before bias, penalties, mask and temperature. ``wrap_up``: with a constraint,
     a text that would be cut by ``max_tokens`` is brought to a whole one in time, where that is possible;
-    the reason is "length" all the same.
+    the reason is "length" all the same. ``logprob_start_len``: the tokens of the prompt have theirs too, from this one
+    on (-1: none), with ``prompt_top_logprobs`` alternatives each; see :class:`PromptLogprobs`.
 
     ``end``, only with a constraint: where the text may end but could go on, "natural" (None, the default) lets the
     model draw what it likes, and the text ends where that does not fit; "eos": it ends by an end token only.
@@ -83,6 +84,8 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     top_logprobs: int = 0
     wrap_up: bool = True
     end: Ending | None = None
+    logprob_start_len: int = -1
+    prompt_top_logprobs: int = 0
 
     def problem(self, vocab_size: int | None = None) -> tuple[str, str] | None:
         """The first bad field and what to do about it, or None. Called by ``lang`` early and by the front always."""
@@ -98,6 +101,8 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             ("frequency_penalty", self.frequency_penalty, -2.0, 2.0, "a number from -2 to 2"),
             ("seed", self.seed, -(2**63), 2**64 - 1, "a 64-bit whole number"),
             ("top_logprobs", self.top_logprobs, 0, 20, "a whole number from 0 to 20"),
+            ("logprob_start_len", self.logprob_start_len, -1, 2**31 - 1, "a whole number of -1 (none) or more"),
+            ("prompt_top_logprobs", self.prompt_top_logprobs, 0, 20, "a whole number from 0 to 20"),
         )
         if self.end not in (None, "natural", "eos"):
             return "end", f'end must be "natural" or "eos", not {self.end!r}'
@@ -325,7 +330,9 @@ class TopLogprob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """log-softmax of the raw logits. ``forced`` tokens were not sampled; a stop's re-encoded tail has no logprob.
+    """log-softmax of the raw logits. ``forced`` tokens were not sampled. Where a stop cut a token, what stands for its
+    beginning has the number of the whole (the first of them; any further ones have 0). ``logprob`` is None for the
+    first token of a text alone, which nothing precedes. ``rank`` (1: the likeliest) is of a prompt's tokens.
 
     ``data`` is what the token adds to the text: nothing for a special one, whose name ``token`` shows all the same.
     """
@@ -336,6 +343,7 @@ class TokenLogprob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     logprob: float | None
     forced: bool = False
     top: tuple[TopLogprob, ...] = ()
+    rank: int | None = None
 
 
 class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -381,13 +389,24 @@ class Delta(Message, frozen=True):
     logprobs: tuple[TokenLogprob, ...] = ()
 
 
+class PromptLogprobs(Message, frozen=True):
+    """The next of the prompt's tokens that a Gen asked for; all of them come before its first Delta, ``last`` with the
+    last ones. They hold for each of its choices."""
+
+    strand: int
+    op: int
+    logprobs: tuple[TokenLogprob, ...]
+    last: bool
+
+
 class Done(Message, frozen=True):
     """An op ended well. ``text`` and ``ids`` are whole, whether or not deltas were sent.
 
     ``matched``: the stop string, what a stop regex matched, or the token id that ended a gen. ``tail``: how many of
     ``ids`` (at the end) were re-encoded after a stop cut a token. ``partial``: a stop or the length cut a constrained
     gen before its constraint accepted. ``notes``: what was relaxed in its constraint (``strict`` off), by name.
-    ``scores`` and ``winner``: of a Select, by choice.
+    ``scores``, ``winner`` and ``choice_logprobs``: of a Select, by choice. ``end_logprob``: of the token id that
+    ``matched`` names, with logprobs. ``next_top``: where max_tokens is 0, what would come next, best first.
     """
 
     strand: int
@@ -405,6 +424,9 @@ class Done(Message, frozen=True):
     logprobs: tuple[TokenLogprob, ...] | None = None
     scores: tuple[float, ...] | None = None
     winner: int | None = None
+    choice_logprobs: tuple[tuple[TokenLogprob, ...], ...] | None = None
+    end_logprob: TokenLogprob | None = None
+    next_top: tuple[TopLogprob, ...] = ()
 
 
 class Failed(Message, frozen=True):
@@ -437,10 +459,10 @@ class Lost(Message, frozen=True):
 class Batch(Message, frozen=True):
     """Everything one step has for a session, in one frame."""
 
-    events: tuple[Delta | Done | Failed | Closed, ...]
+    events: tuple[Delta | PromptLogprobs | Done | Failed | Closed, ...]
 
 
-Event = Delta | Done | Failed | Closed | Lost
+Event = Delta | PromptLogprobs | Done | Failed | Closed | Lost
 FrontMessage = Welcome | Batch | Pong | Lost
 
 Item = TypeVar("Item")

@@ -1,12 +1,14 @@
 """Messages between the front and the core: one pair of sockets on a fresh ipc path per core epoch.
 
 The front owns the truth (each live strand's token ids), the core owns the cache. A ``sid`` is never reused.
-The core answers :class:`Sample`, :class:`Score` and :class:`ForkAt` with exactly one of :class:`Ended`,
-:class:`Scored`, :class:`Forked` or :class:`OpFailed` per op and sid; :class:`Append` is silent unless it fails.
+The core answers :class:`Sample`, :class:`Score`, :class:`ScorePrompt` and :class:`ForkAt` with exactly one of
+:class:`Ended`, :class:`Scored`, :class:`PromptScored`, :class:`Forked` or :class:`OpFailed` per op and sid;
+:class:`Append` is silent unless it fails.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -87,6 +89,15 @@ class Score(Message, frozen=True):
     prefix: tuple[int, ...] = ()
 
 
+class ScorePrompt(Message, frozen=True):
+    """How likely each of the strand's ids was after those before it, from the id at ``start`` on; ``top`` alternatives
+    beside each."""
+
+    op: int
+    start: int = 0
+    top: int = 0
+
+
 class ForkAt(Message, frozen=True):
     """Commit, then give ``children`` (sids, opened by this) the strand's ids."""
 
@@ -94,7 +105,7 @@ class ForkAt(Message, frozen=True):
     children: tuple[int, ...]
 
 
-CoreOp = Append | Sample | Score | ForkAt
+CoreOp = Append | Sample | Score | ScorePrompt | ForkAt
 
 
 class OpenStrand(Message, frozen=True):
@@ -150,12 +161,27 @@ class ToCore(Message, frozen=True):
 
 
 class CoreLogprob(msgspec.Struct, frozen=True, array_like=True):
-    """log-softmax of the raw logits for one token of the op; ``top`` = (id, logprob) best first."""
+    """log-softmax of the raw logits for one token of the op; ``top`` = (id, logprob) best first.
+
+    ``logprob`` is None where an earlier epoch drew the token, and said its number then.
+    """
 
     id: int
     logprob: float | None
     forced: bool = False
     top: tuple[tuple[int, float], ...] = ()
+
+    def cut_to(self, tail: Sequence[int]) -> tuple[CoreLogprob, ...]:
+        """Entries of the ids that stand for the beginning of this token, which was drawn and cut.
+
+        They have no draw of their own. The first has this one's number, the others 0 (they followed from it), so that
+        the numbers of a text still add up to what was drawn. All of them had the same alternatives.
+        """
+        later = None if self.logprob is None else 0.0
+        return tuple(
+            CoreLogprob(token, later if place else self.logprob, self.forced, self.top)
+            for place, token in enumerate(tail)
+        )
 
 
 class Tokens(Message, frozen=True):
@@ -179,7 +205,9 @@ class Ended(Message, frozen=True):
     """``ids``: the op's final ids (kept + re-encoded tail); the strand's ids grow by exactly these.
 
     ``data``: the bytes still held back that belong to the text (Tokens.data so far + this = the whole text).
-    ``logprobs`` align with ``ids`` when asked for (None for tail tokens).
+    ``logprobs`` align with ``ids`` when asked for; those of the tail are :meth:`CoreLogprob.cut_to` of the token that
+    was cut. ``end``: of the end or stop token that ended it, which is not among ``ids``. ``next_top``: what would come
+    next, where nothing may (``max_tokens`` is 0); best first.
     """
 
     sid: int
@@ -193,6 +221,8 @@ class Ended(Message, frozen=True):
     partial: bool = False
     usage: Usage = Usage()
     logprobs: tuple[CoreLogprob, ...] | None = None
+    end: CoreLogprob | None = None
+    next_top: tuple[tuple[int, float], ...] = ()
 
 
 class Started(Message, frozen=True):
@@ -205,11 +235,34 @@ class Started(Message, frozen=True):
 
 
 class Scored(Message, frozen=True):
+    """``logprobs``: of each token of each choice, behind the strand's ids."""
+
     sid: int
     op: int
     winner: int
     scores: tuple[float, ...]
     usage: Usage
+    logprobs: tuple[tuple[float, ...], ...] = ()
+
+
+class CorePromptLogprob(msgspec.Struct, frozen=True, array_like=True):
+    """log-softmax of the raw logits for one id of a prompt; None for the first, which nothing precedes. ``rank``: 1 is
+    the likeliest. ``top`` = (id, logprob) best first."""
+
+    id: int
+    logprob: float | None
+    rank: int = 0
+    top: tuple[tuple[int, float], ...] = ()
+
+
+class PromptScored(Message, frozen=True):
+    """The next of them, in order; the last event of an op has its ``usage``, which counts the ids whose KV it made sure
+    of: all but the last."""
+
+    sid: int
+    op: int
+    logprobs: tuple[CorePromptLogprob, ...]
+    usage: Usage | None = None
 
 
 class Forked(Message, frozen=True):
@@ -271,7 +324,7 @@ class Fatal(Message, frozen=True):
     message: str
 
 
-CoreEvent = Tokens | Ended | Started | Scored | Forked | OpFailed | Stats | Ready | Fatal
+CoreEvent = Tokens | Ended | Started | Scored | PromptScored | Forked | OpFailed | Stats | Ready | Fatal
 
 
 class ToFront(Message, frozen=True):

@@ -7,8 +7,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
+hypothesis.settings.register_profile(
+    "plait", deadline=None
+)  # no test asserts wall-clock time, however busy the machine
+hypothesis.settings.load_profile("plait")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 TESTS = Path(__file__).parent
 sys.path[:0] = [str(TESTS), str(TESTS.parent / "benchmarks")]

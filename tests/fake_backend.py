@@ -36,12 +36,14 @@ from plait.runtime.protocol import (
     Lost,
     Op,
     Open,
+    PromptLogprobs,
     Regex,
     RoleBegin,
     RoleEnd,
     Select,
     Text,
     TokenLogprob,
+    TopLogprob,
     Usage,
     VarRef,
 )
@@ -302,9 +304,25 @@ class FakeBackend:
                 winner = max(range(len(scores)), key=lambda index: scores[index])
                 strand.text += op.choices[winner]
                 self._texts[strand.id, op.op, 0] = op.choices[winner]
-                strand.listener(Done(strand.id, op.op, text=op.choices[winner], scores=scores, winner=winner))
+                strand.listener(
+                    Done(
+                        strand.id,
+                        op.op,
+                        text=op.choices[winner],
+                        scores=scores,
+                        winner=winner,
+                        choice_logprobs=tuple(
+                            (logprob(0, choice, score),) for choice, score in zip(op.choices, scores)
+                        ),
+                    )
+                )
             case Gen():
                 self.prompts.append((strand.text, op))
+                if op.sampling.logprob_start_len >= 0:
+                    read = list(enumerate(re.findall(r"\s*\S+|\s+", strand.text)))[op.sampling.logprob_start_len :]
+                    told = tuple(logprob(i, token, -0.5 if i else None) for i, token in read)
+                    strand.listener(PromptLogprobs(strand.id, op.op, told[:1], last=False))
+                    strand.listener(PromptLogprobs(strand.id, op.op, told[1:], last=True))
                 self._begin_gen(strand, op)
             case Fork():
                 strand.listener(Done(strand.id, op.op))
@@ -386,7 +404,8 @@ class FakeBackend:
             logprobs = None
             if op.sampling.logprobs:
                 tokens = re.findall(r"\s*\S+|\s+", text)
-                logprobs = tuple(TokenLogprob(i, token, token.encode(), -0.5) for i, token in enumerate(tokens))
+                logprobs = tuple(logprob(i, token, -0.5) for i, token in enumerate(tokens))
+            likely = range(op.sampling.top_logprobs if op.sampling.max_tokens == 0 else 0)
             strand.listener(
                 Done(
                     strand.id,
@@ -400,6 +419,9 @@ class FakeBackend:
                     usage=Usage(prompt=prompt, sampled=running.counts[choice], steps=running.counts[choice]),
                     seed=op.sampling.seed if op.sampling.seed is not None else strand.seed,
                     logprobs=logprobs,
+                    next_top=tuple(
+                        TopLogprob(i, word := WORDS[i % len(WORDS)], word.encode(), -1.0 - i) for i in likely
+                    ),
                 )
             )
             self._texts[strand.id, op.op, choice] = text
@@ -412,6 +434,10 @@ class FakeBackend:
         for choice in range(op.n if isinstance(op, Gen) else 1):
             self._texts[strand.id, op.op, choice] = None
             strand.listener(Failed(strand.id, op.op, choice, code, field, message, cause))
+
+
+def logprob(token: int, text: str, number: float | None) -> TokenLogprob:
+    return TokenLogprob(token, text, text.encode(), number)
 
 
 def sample_constraint(spec: ConstraintSpec) -> str:

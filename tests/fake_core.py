@@ -50,6 +50,8 @@ class FakeStrand:
     usage: Usage | None = None
     recomputed: int = 0
     steps: int = 0
+    resumed: int = 0  # tokens of the running sample that an earlier core sampled
+    read: int = 0  # of the running ScorePrompt
 
 
 @dataclass
@@ -237,6 +239,11 @@ class FakeCore:
                 if not isinstance(more[-1], wire.Ended):
                     return events
                 continue
+            if isinstance(op, wire.ScorePrompt):
+                events.append(self._score_prompt(strand, op))
+                if events[-1].usage is None:
+                    return events
+                continue
             strand.ops.popleft()
             if isinstance(op, wire.Append):
                 strand.ids += op.ids
@@ -252,10 +259,28 @@ class FakeCore:
                 usage = self._prompt(strand)
                 strand.ids += op.choices[winner]
                 scores = tuple(-1.0 if at == winner else -2.0 for at in range(len(op.choices)))
-                events.append(wire.Scored(strand.sid, op.op, winner, scores, usage))
+                numbers = tuple(tuple(-token / 100 for token in choice) for choice in op.choices)
+                events.append(wire.Scored(strand.sid, op.op, winner, scores, usage, numbers))
         if strand.closing:
             del self.strands[strand.sid]
         return events
+
+    def _score_prompt(self, strand: FakeStrand, op: wire.ScorePrompt) -> wire.PromptScored:
+        """Three numbers a step."""
+        assert strand.ids is not None
+        ids = strand.ids[op.start :]
+        numbers = tuple(
+            wire.CorePromptLogprob(token, -token / 100 if op.start + at else None, 1, ((token, -0.5),) * min(op.top, 1))
+            for at, token in enumerate(ids)
+        )[strand.read : strand.read + 3]
+        strand.read += 3
+        if strand.read < len(ids):
+            return wire.PromptScored(strand.sid, op.op, numbers)
+        strand.read = 0
+        strand.ops.popleft()
+        usage = self._prompt(strand)
+        self.world.seen.append(list(strand.ids))
+        return wire.PromptScored(strand.sid, op.op, numbers, usage)
 
     def _prompt(self, strand: FakeStrand) -> Usage:
         assert strand.ids is not None
@@ -279,6 +304,7 @@ class FakeCore:
                 strand.recomputed = len(strand.ids) + len(op.resume_ids)
             strand.out, strand.released, strand.steps = list(op.resume_ids), 0, 0
             strand.released = len(self._free(strand, op)[0])
+            strand.resumed = len(strand.out)
             events.append(wire.Started(strand.sid, op.op, op.choice, strand.usage))
             match = self._free(strand, op)[1]  # an earlier epoch may have died between the last token and the end
             if match is not None:
@@ -337,6 +363,10 @@ class FakeCore:
         vocabulary = self.world.tokenizer.vocabulary
         data = vocabulary.decode(strand.out)
         ids, tail = list(strand.out), []
+        known = [
+            wire.CoreLogprob(i, None) if at < strand.resumed else self._logprob(i, op)
+            for at, i in enumerate(strand.out)
+        ]
         if isinstance(matched, str):
             text = self._free(strand, op)[0]
             ids = []
@@ -346,7 +376,7 @@ class FakeCore:
                 ids.append(token)
             tail = vocabulary.encode(text[len(vocabulary.decode(ids)) :])
             data = text
-        logprobs = (*(self._logprob(i, op) for i in ids), *(wire.CoreLogprob(i, None) for i in tail))
+        logprobs = (*known[: len(ids)], *(known[len(ids)].cut_to(tail) if tail else ()))
         usage = msgspec.structs.replace(
             strand.usage, sampled=len(strand.out), recomputed=strand.recomputed, steps=strand.steps
         )
@@ -362,6 +392,8 @@ class FakeCore:
             False,
             usage,
             logprobs if op.params.logprobs else None,
+            self._logprob(matched, op) if op.params.logprobs and isinstance(matched, int) else None,
+            ((7, -0.25),) if not op.params.max_tokens and op.params.top_logprobs else (),
         )
         strand.ids += ids + tail
         self.world.seen.append(list(strand.ids))
@@ -371,7 +403,7 @@ class FakeCore:
         return event
 
     def _logprob(self, token: int, op: wire.Sample) -> wire.CoreLogprob:
-        return wire.CoreLogprob(token, -0.5, False, ((token, -0.5),) * min(op.params.top_logprobs, 1))
+        return wire.CoreLogprob(token, -token / 100, False, ((token, -0.5),) * min(op.params.top_logprobs, 1))
 
 
 def _hash(*parts: object) -> int:

@@ -22,6 +22,7 @@ from plait.runtime.protocol import (
     Info,
     Lost,
     Open,
+    PromptLogprobs,
     RoleBegin,
     RoleEnd,
     Text,
@@ -42,7 +43,11 @@ class Script:
     fail_after: int = 0  # tokens before the failure
     held: bool = False
     cached: int = 0
-    tail: int = 0  # tokens at the end without a logprob
+    tail: int = 0  # tokens at the end that come with the Done
+    prompt: Sequence[bytes] = (b"Say", b" hi")  # its tokens, where they are asked for
+    top: Callable[[int, int], Sequence[TopLogprob]] | None = None  # (position, how many) -> alternatives
+    next_top: Sequence[TopLogprob] = ()
+    end: TokenLogprob | None = None
 
 
 @dataclass
@@ -124,10 +129,23 @@ class ScriptedBackend:
             if isinstance(op, RoleBegin | RoleEnd):
                 listener(Done(strand, op.op, text="…"))
         scripts = [self.script(sent, choice) for choice in range(sent.gen.n)]
+        if sent.gen.sampling.logprob_start_len >= 0:
+            self._prompt(strand, sent.gen, scripts[0], listener)
         for choice, script in enumerate(scripts):
             self._choice(strand, sent.gen, choice, script, listener)
         if not any(script.held for script in scripts):
             listener(Closed(strand))
+
+    @staticmethod
+    def _prompt(strand: int, gen: Gen, script: Script, listener: Listener) -> None:
+        """In two pieces."""
+        top = tuple(TopLogprob(100 + k, f"t{k}", b"t", -0.5 - k) for k in range(gen.sampling.prompt_top_logprobs))
+        first, *rest = script.prompt
+        entries = [TokenLogprob(0, first.decode("utf-8", "replace"), first, None)]
+        for i, data in enumerate(rest, 1):
+            entries.append(TokenLogprob(i, data.decode("utf-8", "replace"), data, -0.25, top=top, rank=i))
+        listener(PromptLogprobs(strand, gen.op, tuple(entries[:1]), False))
+        listener(PromptLogprobs(strand, gen.op, tuple(entries[1:]), True))
 
     def _choice(self, strand: int, gen: Gen, choice: int, script: Script, listener: Listener) -> None:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -138,8 +156,12 @@ class ScriptedBackend:
                 i,
                 data.decode("utf-8", "replace"),
                 data,
-                None if i >= len(tokens) - script.tail else -0.5,
-                top=tuple(TopLogprob(k, f"t{k}", b"t", -0.5 - k) for k in range(top)),
+                -0.5,
+                top=tuple(
+                    (TopLogprob(100 + k, f"t{k}", b"t", -0.5 - k) for k in range(top))
+                    if script.top is None
+                    else script.top(i, top)
+                ),
             )
             for i, data in enumerate(tokens)
         )
@@ -167,5 +189,7 @@ class ScriptedBackend:
                     usage=Usage(10, script.cached if choice == 0 else 9, len(tokens), 0, steps=len(tokens)),
                     seed=1,
                     logprobs=logprobs if wanted else None,
+                    end_logprob=script.end if wanted else None,
+                    next_top=tuple(script.next_top),
                 )
             )

@@ -117,6 +117,9 @@ def test_it_is_marked_in_the_logprobs_as_a_stops_tail_is() -> None:
     driver = run(r"(ab)+", natural(logprobs=True), written(b"ab", VOCABULARY.id_of[b"abc"]))
     logprobs = driver.ended(1).logprobs
     assert logprobs is not None and [entry.id for entry in logprobs] == list(driver.ended(1).ids)
+    row = driver.model.after([*prompt(20), *encode(b"ab")]).astype(np.float64)
+    drawn = row[VOCABULARY.id_of[b"abc"]] - np.log(np.exp(row - row.max()).sum()) - row.max()
+    assert logprobs[-1].logprob == pytest.approx(drawn, abs=1e-4), "it has the number of the token that was drawn"
 
 
 def test_it_never_passes_max_tokens() -> None:

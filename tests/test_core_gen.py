@@ -259,7 +259,7 @@ def test_a_stop_in_the_middle_of_a_token_re_encodes_what_is_left() -> None:
     # " the the" matches at byte 3: the first token goes, b" th" is encoded alone
     assert driver.text(1) == b" th"
     assert list(ended.ids) == driver.vocabulary.encode(b" th") and ended.tail == len(ended.ids) == 2
-    assert ended.logprobs is not None and [entry.logprob for entry in ended.logprobs] == [None, None]
+    assert ended.logprobs is not None and [entry.id for entry in ended.logprobs] == list(ended.ids)
     assert ended.usage.sampled == 2  # tokens that the stop cut are counted
     assert driver.core.state.strands[1].seq.ids.tolist() == [*prompt(20), *ended.ids]
 

@@ -938,7 +938,7 @@ def test_logprobs(tiny: tuple[Tokenizer, str]) -> None:
         for token, item in zip(done.ids, done.logprobs):
             assert (item.id, item.data) == (token, tiny[0].token_bytes(token))
             assert item.token == item.data.decode("utf-8", "replace")
-            assert item.logprob == -0.5 and item.top[0].id == token
+            assert item.logprob == -token / 100 and item.top[0].id == token
         shown = [lp for d in b.deltas(1, 2) for lp in d.logprobs]
         assert shown == list(done.logprobs[: len(shown)])
 

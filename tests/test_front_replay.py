@@ -130,7 +130,9 @@ class DieAt:
 
 def texts(answers: dict[tuple[int, int, int], Done | Failed]) -> dict[tuple[int, int, int], object]:
     return {
-        key: (e.text, e.ids, e.reason, e.seed, e.logprobs, e.winner) if isinstance(e, Done) else e
+        key: (e.text, e.ids, e.reason, e.seed, e.logprobs, e.end_logprob, e.winner, e.choice_logprobs)
+        if isinstance(e, Done)
+        else e
         for key, e in answers.items()
     }
 

@@ -88,8 +88,10 @@ def test_an_expression_may_be_added_often(backend: FakeBackend) -> None:
 
 
 def test_options_are_the_wire_struct_s_fields() -> None:
-    """Declared once: the keywords are those of Sampling, n and constraint_backend."""
-    assert set(SamplingOptions.__annotations__) == {*Sampling.__struct_fields__, "n", "constraint_backend"}
+    """Declared once: the keywords are those of Sampling, n and constraint_backend. (In programs top_logprobs speaks of
+    the prompt's tokens too.)"""
+    fields = {*Sampling.__struct_fields__} - {"prompt_top_logprobs"}
+    assert set(SamplingOptions.__annotations__) == {*fields, "n", "constraint_backend"}
     assert set(ALIASES.values()) <= set(SamplingOptions.__annotations__)
 
 
@@ -108,6 +110,17 @@ def test_the_gen_s_options_win_over_the_run_s_over_the_default(backend: FakeBack
 def test_sglang_s_names_are_taken() -> None:
     given = normalize("gen", {"max_new_tokens": 5, "return_logprob": True, "top_logprobs_num": 2})
     assert given == {"max_tokens": 5, "logprobs": True, "top_logprobs": 2}
+    assert normalize("gen", {"logprob_start_len": 0}) == {"logprob_start_len": 0, "logprobs": True}
+    assert normalize("gen", {"logprob_start_len": -1}) == {"logprob_start_len": -1}
+    with pytest.raises(InvalidValue, match="logprob_start_len needs logprobs=True"):
+        normalize("gen", {"logprob_start_len": 0, "logprobs": False})
+
+
+def test_a_gen_without_logprobs_has_none_of_its_prompt_either() -> None:
+    run = normalize("run", {"logprob_start_len": 3, "top_logprobs": 2})
+    assert merge("gen", run, {}, constrained=False)[0].prompt_top_logprobs == 2
+    sampling, _, _ = merge("gen", run, normalize("gen", {"logprobs": False, "top_logprobs": 0}), constrained=False)
+    assert (sampling.logprob_start_len, sampling.prompt_top_logprobs) == (-1, 0)
     with pytest.raises(InvalidValue, match="another name"):
         normalize("gen", {"max_new_tokens": 5, "max_tokens": 6})
 
@@ -221,7 +234,7 @@ def test_min_tokens_over_the_default_is_found_when_the_gen_is_added(backend: Fak
         program.run(backend=backend)
 
 
-@pytest.mark.parametrize("name", ["use_thread", "logprob_start_len"])
+@pytest.mark.parametrize("name", ["use_thread", "return_text_in_logprobs"])
 def test_what_is_not_built_is_refused_by_name(name: str) -> None:
     with pytest.raises(TypeError, match=f"{name}= is not available"):
         plait.gen("x", **{name: "?"})  # type: ignore[misc]  # the point of the test
@@ -359,6 +372,20 @@ def test_a_result_has_everything(backend: FakeBackend) -> None:
     state = program.run(backend=backend)
     chosen = state.result("y")
     assert chosen.value in ("left", "right") and len(chosen.scores) == 2
+    assert list(chosen.choice_logprobs) == ["left", "right"] and chosen.logprobs == chosen.choice_logprobs[chosen.value]
+    assert result.prompt_logprobs is None and result.choice_logprobs is None and result.next_top == ()
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_result_has_what_was_before_and_what_would_come(backend: FakeBackend, n: int) -> None:
+    @plait.function
+    def program(s: plait.State) -> None:
+        s += "a b c" + plait.gen("x", max_tokens=0, logprob_start_len=1, top_logprobs=3, n=n)
+
+    found = program.run(backend=backend).result("x")
+    for result in found if n > 1 else [found]:
+        assert [entry.token for entry in result.prompt_logprobs] == [" b", " c"]
+        assert len(result.next_top) == 3 and result.logprobs == ()
 
 
 def test_gen_with_choices_is_a_select(backend: FakeBackend) -> None:

@@ -258,14 +258,6 @@ def test_text_offsets_count_characters() -> None:
         assert offsets == [0, 0, 1, 2, 2, 3]
 
 
-def test_tail_tokens_have_no_logprob() -> None:
-    backend = ScriptedBackend(lambda sent, choice: Script(tokens=(b"ab", b"c"), tail=1))
-    content = chat(backend, logprobs=True).json()["choices"][0]["logprobs"]["content"]
-    assert [(lp["token"], lp["logprob"]) for lp in content] == [("ab", -0.5), ("c", None)]
-    streamed = [c["choices"][0]["logprobs"] for c in chunks(chat(backend, logprobs=True, stream=True))]
-    assert [lp["token"] for part in streamed if part for lp in part["content"]] == ["ab", "c"]
-
-
 # ---------------------------------------------------------------- streams
 
 

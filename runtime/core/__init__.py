@@ -7,7 +7,7 @@
                    ├── compute     Forward, Deliver: run the model, hand out its logits
                    └── outbox      what the front is told
     state     strands, pool, tree; how an op begins, ends, fails, is retracted
-    gen, scoring, forking     the three ops that need the model (prefill: their rows; account: their cost)
+    gen, scoring, prompt_scores, forking     the four ops that need the model (prefill: their rows; account: their cost)
     sequence  one strand's ids and slots: every way a slot changes hands
     sampler, noise, filters, logprobs, stops, choices, trie     pure functions and small state, no scheduling
 """

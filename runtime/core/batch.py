@@ -20,7 +20,8 @@ IntArray = NDArray[np.int32]
 
 
 class Op(Protocol):
-    """An op that needs the model: Gen, Scoring or Forking. Belongs to one strand, which holds it as ``current``."""
+    """An op that needs the model: Gen, Scoring, PromptScoring or Forking. Belongs to one strand, which holds it as
+    ``current``."""
 
     op: int
     choice: int

@@ -14,6 +14,7 @@ from .forking import Forking
 from .gen import Gen
 from .kit import OpError
 from .logprobs import logprob
+from .prompt_scores import PromptScoring
 from .sampler import Sampled, SamplerRow, sample
 from .schedule import Turn
 from .scoring import Scoring
@@ -65,11 +66,11 @@ class Deliver:
         draws: list[Draw] = []
         others: list[tuple[Segment, slice]] = []
         for segment, rows in zip(turn.segments, turn.slices):
-            if isinstance(segment.op, Gen) and segment.wanted:
+            if isinstance(segment.op, Gen) and segment.wanted and not segment.op.peeks:
                 draws.append(Draw(segment.op, rows.start, rows.start))
             else:
                 others.append((segment, rows))
-        self._poison(state, self._receive(turn.logits, others))
+        self._poison(state, self._receive(state, turn.logits, others))
         logits = turn.logits if len(draws) == len(turn.logits) else turn.logits.cpu()  # once, not in each round
         while draws:
             draws = self._round(state, logits, draws)
@@ -127,14 +128,19 @@ class Deliver:
                 picks[index] = found
         return [found for found in picks if found is not None]
 
-    def _receive(self, logits: torch.Tensor, others: list[tuple[Segment, slice]]) -> list[tuple[Op, str]]:
+    def _receive(self, state: State, logits: torch.Tensor, others: list[tuple[Segment, slice]]) -> list[tuple[Op, str]]:
         faults: list[tuple[Op, str]] = []
         for segment, rows in others:
-            if isinstance(segment.op, Scoring):
-                try:
-                    segment.op.receive(segment, logits[rows])
-                except OpError as error:
-                    faults.append((segment.op, error.message))
+            op = segment.op
+            try:
+                if isinstance(op, Scoring):
+                    op.receive(segment, logits[rows])
+                elif isinstance(op, PromptScoring):
+                    op.receive(segment, logits[rows], state.pool)
+                elif isinstance(op, Gen) and segment.wanted:
+                    op.peek(logits[rows][0].cpu().numpy())
+            except OpError as error:
+                faults.append((op, error.message))
         return faults
 
     def _advance(self, state: State, gen: Gen, found: Sampled) -> int | None:
@@ -167,8 +173,13 @@ class Deliver:
             elif isinstance(op, Forking):
                 if not op.rows():
                     state.end_fork(op)
-            elif isinstance(op, Scoring) and not op.need():
-                state.end_score(op)
+            elif isinstance(op, Scoring):
+                if not op.need():
+                    state.end_score(op)
+            elif isinstance(op, PromptScoring):
+                state.events += op.outgoing()
+                if op.done:
+                    state.end_prompt_score(op)
 
 
 class Prepare:

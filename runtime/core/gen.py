@@ -32,8 +32,9 @@ from .closing import END, Closing
 from .constraints import Defined
 from .ending import End, draws_freely, fits, mask_of, natural_end
 from .kit import Kit, OpError
+from .logprobs import Top, log_normalizer, logprob, top_of
 from .prefill import prefill
-from .sampler import Sampled, SamplerRow
+from .sampler import Row, Sampled, SamplerRow
 from .speculation import Speculation
 from .stops import Match, StopScanner, cut_tokens
 from .strand import Strand
@@ -80,6 +81,11 @@ class Gen(Op):
         self._sent = 0  # tokens on the wire
         self._data = bytearray()  # released, not yet on the wire
         self._logprobs: list[CoreLogprob] = []
+        self._last: CoreLogprob | None = None  # of the end token that was drawn
+        self._parted: CoreLogprob | None = (
+            None  # of the token whose beginning is the text's tail, and that is no part of it
+        )
+        self._next_top: Top = ()
         self._started: Started | None = None
         self._known = constraint is None or self._limit <= 0  # what may come next
         self._again: deque[int] = deque()  # sampled by an earlier epoch, still to be gone over
@@ -103,7 +109,7 @@ class Gen(Op):
         return max(0, self._limit - len(self._pieces) - 1)
 
     def schedule(self, rows: int, pool: SlotPool) -> list[Segment]:
-        wanted = self._limit > 0 and rows == self.need()
+        wanted = (self._limit > 0 or self.peeks) and rows == self.need()
         return [prefill(self, self.account, rows, pool, wanted=wanted)]
 
     def retract(self) -> None:
@@ -121,6 +127,17 @@ class Gen(Op):
             return False
         self._started = Started(self.strand.sid, self.op, self.choice, self.account.usage())
         return True
+
+    @property
+    def peeks(self) -> bool:
+        """Nothing may come, and what would come next is asked for."""
+        return self._limit <= 0 and self.params.top_logprobs > 0
+
+    def peek(self, row: Row) -> None:
+        """``row``: the logits after the last id. Raises OpError if they are not finite."""
+        self._next_top = top_of(row, log_normalizer(row), self.params.top_logprobs)
+        if not self._next_top:
+            raise OpError("internal", "the logits hold NaN")
 
     def computed(self) -> None:
         """A forward without logits for us is over: a prefill-only gen ends when all ids have KV."""
@@ -165,7 +182,7 @@ class Gen(Op):
         elif self._closing is None or self._matcher is None or sampled.id in self._kit.vocabulary.eos_ids:
             self._take(sampled.id, False, sampled.logprob, sampled.top)
         else:
-            self._drawn = sampled
+            self._drawn = sampled.kept()
 
     @property
     def ready(self) -> bool:
@@ -252,7 +269,11 @@ class Gen(Op):
         seq.append(tail)
         logprobs: tuple[CoreLogprob, ...] | None = None
         if self.params.logprobs:
-            logprobs = (*self._logprobs[:kept], *(CoreLogprob(token, None) for token in tail))
+            logprobs = tuple(self._logprobs[:kept])
+            if tail:
+                parted = self._logprobs[kept] if kept < len(self._logprobs) else self._parted
+                assert parted is not None
+                logprobs += tuple(parted.cut_to(tail))
         return Ended(
             sid=self.strand.sid,
             op=self.op,
@@ -265,6 +286,8 @@ class Gen(Op):
             partial=self._partial(kept, leftover),
             usage=self.account.usage(),
             logprobs=logprobs,
+            end=self._last,
+            next_top=self._next_top,
         )
 
     def _partial(self, kept: int, leftover: bytes) -> bool:
@@ -282,12 +305,14 @@ class Gen(Op):
     def _take(self, token: int, forced: bool, logprob: float | None, top: Sequence[tuple[int, float]] = ()) -> None:
         self.account.token(forced=forced)
         if token in self._stop_ids or (self._matcher is not None and token in self._kit.vocabulary.eos_ids):
+            if self.params.logprobs:
+                self._last = CoreLogprob(token, logprob, forced, tuple(top))
             self._over(token)
             return
         if self._matcher is not None:
             free, self._free = self._free, False
             if free and not fits(self._matcher, token):
-                self._ends_with(token)
+                self._ends_with(CoreLogprob(token, logprob, forced, tuple(top)))
                 return
             if not self._matcher.advance(token):
                 raise OpError("internal", f"token {token} does not fit the constraint that allowed it")
@@ -323,15 +348,16 @@ class Gen(Op):
         with _stop_limits():
             return scanner.feed(piece)
 
-    def _ends_with(self, token: int) -> None:
-        """The text is whole, and the model would go on with ``token``, with which it cannot."""
+    def _ends_with(self, drawn: CoreLogprob) -> None:
+        """The text is whole, and the model would go on with a token with which it cannot."""
         assert self._matcher is not None
         vocabulary, left = self._kit.vocabulary, self._limit - len(self._pieces)
-        data, stop = vocabulary.bytes(token), None
+        data, stop = vocabulary.bytes(drawn.id), None
         if data and self._scanner is not None:
             with _stop_limits():
                 stop = self._scanner.completes(data)
         end = natural_end(self._matcher, vocabulary, data, stop, self._size, left)
+        self._parted = drawn
         self.end = replace(end, reason="length") if self.account.wrapped and end.matched is None else end
 
     def _release(self, data: bytes) -> None:
@@ -383,7 +409,8 @@ class Gen(Op):
             if instead == END:
                 self._over()
             else:
-                self._take(instead, True, None)
+                scored = (None, ()) if drawn.row is None else logprob(drawn.row, instead, self.params.top_logprobs)
+                self._take(instead, True, *scored)
         return True
 
     def _over(self, matched: int | None = None) -> None:

@@ -15,6 +15,14 @@ class Kit:
     clock: Callable[[], float]
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of ops that score given ids. ``rows``: whose logits one step may hold. ``numbers``: of one answer."""
+
+    rows: int
+    numbers: int
+
+
 class OpError(Exception):
     """This op, and with it its strand, fails. ``code`` is one of :data:`plait.runtime.protocol.CODES`."""
 

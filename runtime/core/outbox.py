@@ -50,6 +50,7 @@ class _Merged:
             data=bytes(self._data),
             settled=newest.settled,
             logprobs=tuple(self._logprobs),
+            wrapped=newest.wrapped,
         )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,12 +35,18 @@ _NEVER = np.float32(-np.inf)
 
 @dataclass(slots=True, frozen=True)
 class Sampled:
-    """``id`` is -1 when ``error`` says why nothing could be sampled. ``logprob`` and ``top`` only when asked for."""
+    """``id`` is -1 when ``error`` says why nothing could be sampled. ``logprob``, ``top`` and the ``row`` of logits
+    that they are of only when asked for."""
 
     id: int
     logprob: float | None = None
     top: Top = ()
     error: str | None = None
+    row: Row | None = field(default=None, compare=False, repr=False)
+
+    def kept(self) -> Sampled:
+        """To be looked at in a later step: its row is its own, and no view of all rows of this one."""
+        return self if self.row is None else replace(self, row=self.row.copy())
 
 
 class SamplerRow:
@@ -186,7 +192,7 @@ def _sample_row(raw: Row, row: SamplerRow, scratch: Row) -> Sampled:
     if not params.logprobs:
         return Sampled(token)
     value, top = logprob(raw, token, params.top_logprobs)
-    return Sampled(token, value, top)
+    return Sampled(token, value, top, row=raw)
 
 
 def _draw_filtered(values: Row, ids: NDArray[np.intp] | None, peak: np.float32, row: SamplerRow, scratch: Row) -> int:

@@ -19,7 +19,7 @@ from ..wire import Score, Scored
 from .account import Account
 from .batch import IntArray, Op, Segment
 from .choices import choose
-from .kit import Kit, OpError
+from .kit import Kit, Limits, OpError
 from .prefill import prefill
 from .strand import Strand
 from .trie import ROOT, ChoiceTrie
@@ -82,7 +82,7 @@ class Pass:
 class Scoring(Op):
     """One Score. When :meth:`need` has fallen to 0 and all rows are back, :meth:`finish` appends the winner."""
 
-    def __init__(self, strand: Strand, request: Score, kit: Kit, rows_per_step: int) -> None:
+    def __init__(self, strand: Strand, request: Score, kit: Kit, limits: Limits) -> None:
         if not strand.seq.n:
             raise OpError("invalid_value", "there is nothing to score after: the prompt holds no tokens", "prompt")
         if not request.choices or not all(request.choices):
@@ -100,7 +100,7 @@ class Scoring(Op):
         self.choice = 0
         self.account = Account(kit.clock)
         self._request = request
-        self._rows_per_step = rows_per_step
+        self._limits = limits
         self._trie = ChoiceTrie(request.choices)
         self._reset()
 
@@ -117,7 +117,7 @@ class Scoring(Op):
 
     def rows(self) -> int:
         own = self._own_left()
-        return own + min(self.need() - own, self._rows_per_step)
+        return own + min(self.need() - own, self._limits.rows)
 
     def need(self) -> int:
         rows = self._own_left() + self._given.left
@@ -177,6 +177,9 @@ class Scoring(Op):
             temperature=request.temperature,
             seed=request.seed,
         )
+        logprobs: tuple[tuple[float, ...], ...] = ()
+        if sum(map(len, self._trie.paths)) <= self._limits.numbers:
+            logprobs = tuple(tuple(self._given.logprobs[node] for node in path) for path in self._trie.paths)
         path = self._trie.paths[winner]
         for _ in path:
             self.account.token(forced=True)
@@ -187,7 +190,14 @@ class Scoring(Op):
         for slots in held:
             pool.release(slots)
         self._reset()
-        return Scored(sid=self.strand.sid, op=self.op, winner=winner, scores=tuple(scores), usage=self.account.usage())
+        return Scored(
+            sid=self.strand.sid,
+            op=self.op,
+            winner=winner,
+            scores=tuple(scores),
+            usage=self.account.usage(),
+            logprobs=logprobs,
+        )
 
     # ------------------------------------------------------------ inside
 

@@ -16,7 +16,9 @@ class CoreSettings:
     ``forward_rows``: in how many rows' time the rest of a forward, which all its rows share, is done: how many rows of
     drafts may be in vain for one forward less. (8: once measured with SmolLM2-135M on two cores; what comes of it is
     shown by the section ``jump`` of benchmarks/constrained_speed.py.)
-    ``score_rows``: rows of a Score whose logits one step may hold (each is a vocabulary wide); and rows of drafts.
+    ``score_rows``: rows of a Score, or of a prompt whose numbers are wanted, whose logits one step may hold (each is a
+    vocabulary wide); and rows of drafts. ``score_numbers``: log-probabilities, those of alternatives included, that the
+    answer about one prompt may hold, or about the choices of one Score (beyond it their scores alone are told).
     ``reserve_share``, ``reserve_cap``: admission keeps this part of a sample's remaining max_tokens (at most the
     cap, in tokens) free for its growth; what grows beyond is what retraction is for.
     ``constraint_first_s``, ``constraint_more_s``: seconds that all rows of a step may spend together on finding out
@@ -35,6 +37,7 @@ class CoreSettings:
     forward_rows: float = 8.0
     max_running: int = 256
     score_rows: int = 256
+    score_numbers: int = 2**18
     reserve_share: float = 0.5
     reserve_cap: int = 512
     stats_interval_s: float = 0.25
@@ -46,7 +49,7 @@ class CoreSettings:
     constraint_bytes: int = 512 * 1024 * 1024
 
     def __post_init__(self) -> None:
-        for name in ("kv_tokens", "step_tokens", "mixed_tokens", "max_running", "score_rows"):
+        for name in ("kv_tokens", "step_tokens", "mixed_tokens", "max_running", "score_rows", "score_numbers"):
             value = getattr(self, name)
             if value < 1:
                 raise ValueError(f"{name} must be 1 or more, not {value}")

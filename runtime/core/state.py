@@ -15,15 +15,16 @@ import numpy as np
 from ...constrained.vocabulary import Vocabulary
 from ...radix import FCFS, Order, RadixTree, SlotPool
 from ..models.interface import Model
-from ..wire import Append, CloseStrand, CoreEvent, CoreOp, ForkAt, Forked, OpFailed, Sample, Score
+from ..wire import Append, CloseStrand, CoreEvent, CoreOp, ForkAt, Forked, OpFailed, Sample, Score, ScorePrompt
 from .batch import IntArray, Op
 from .budget import Budget, Purse
 from .constraints import Constraints, Defined
 from .counters import Counters
 from .forking import Forking
 from .gen import Gen
-from .kit import Kit, OpError
+from .kit import Kit, Limits, OpError
 from .logits import Sieve
+from .prompt_scores import PromptScoring
 from .scoring import Scoring
 from .sequence import Sequence
 from .settings import CoreSettings
@@ -56,6 +57,7 @@ class State:
         self.waiting: list[Strand] = []  # the most urgent first
         self.ready: deque[Strand] = deque()  # may take up the next op
         self.resting: dict[Strand, None] = {}  # may hold KV and do not run, the longest idle first
+        self._limits = Limits(settings.score_rows, settings.score_numbers)
         self.constraints = Constraints(vocabulary, settings.constraint_bytes)
         share = settings.constraint_slice_s
         self.budget = Budget(
@@ -105,7 +107,7 @@ class State:
             raise OpError("invalid_value", f"{bad} is not a token id (0 to {size - 1})", field)
         return ids
 
-    def _begin(self, strand: Strand, request: Sample | Score | ForkAt) -> None:
+    def _begin(self, strand: Strand, request: Sample | Score | ScorePrompt | ForkAt) -> None:
         """Make the op. One that needs no forward ends at once, the others wait for admission."""
         if isinstance(request, Sample):
             gen = Gen(strand, request, self._constraint(request.constraint), self.kit)
@@ -122,10 +124,17 @@ class State:
                 forking.admitted(strand.seq.n)
                 self.end_fork(forking)
                 return
+        elif isinstance(request, ScorePrompt):
+            reading = PromptScoring(strand, request, self.clock, self._limits, self.pool)
+            strand.current = reading
+            if reading.done:
+                reading.admitted(strand.seq.n)
+                self.end_prompt_score(reading)
+                return
         else:
             for choice in request.choices:
                 self._checked(choice, "choices")
-            strand.current = Scoring(strand, request, self.kit, self.settings.score_rows)
+            strand.current = Scoring(strand, request, self.kit, self._limits)
         self._wait(strand)
 
     def _constraint(self, key: str | None) -> Defined | None:
@@ -166,6 +175,10 @@ class State:
     def end_score(self, scoring: Scoring) -> None:
         self.events.append(scoring.finish(self.pool))
         self._settle(scoring)
+
+    def end_prompt_score(self, reading: PromptScoring) -> None:
+        self.events.append(reading.finish())
+        self._settle(reading)
 
     def end_fork(self, forking: Forking) -> None:
         parent = forking.strand
@@ -269,7 +282,7 @@ class State:
         """The op fails; the strand and the children it has not reached go silently."""
         what = op if op is not None else strand.current
         assert what is not None
-        choice = 0 if isinstance(what, Append | Score | ForkAt) else what.choice
+        choice = 0 if isinstance(what, Append | Score | ScorePrompt | ForkAt) else what.choice
         self.events.append(OpFailed(strand.sid, what.op, choice, error.code, error.message, error.field))
         self.close(strand)
 

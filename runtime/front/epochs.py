@@ -180,6 +180,8 @@ class Epochs:
                     resume_ids=resume,
                     resume_usage=usage,
                 )
+            elif isinstance(op, wire.ScorePrompt):
+                entry.heard = 0  # it begins anew
             elif isinstance(op, wire.ForkAt):  # children that were aborted meanwhile must not come to life
                 op = wire.ForkAt(op=op.op, children=tuple(sid for sid in op.children if sid in self._front.sids))
             ops.append(op)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .. import wire
-from ..protocol import Delta, Done, TokenLogprob, TopLogprob, Usage
+from ..protocol import Delta, Done, PromptLogprobs, Usage
+from .logprobs import Names
 from .strand import Inflight, OpError, Running, Strand
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class Answers:
 
     def __init__(self, front: Front) -> None:
         self._front = front
+        self._names = Names(front.model)
 
     def take(self, events: Sequence[wire.CoreEvent]) -> None:
         for event in events:
@@ -47,6 +49,8 @@ class Answers:
                 self._ended(event)
             case wire.Scored():
                 self._scored(event)
+            case wire.PromptScored():
+                self._prompt_scored(event)
             case wire.Forked():
                 self._forked(event)
             case wire.OpFailed():
@@ -95,7 +99,7 @@ class Answers:
                 choice=entry.op.choice,
                 text=text,
                 ids=tuple(ids[shown:settled]),
-                logprobs=self._logprobs(running.logprobs[shown:settled]) if running.logprobs else (),
+                logprobs=self._names.tokens(running.logprobs[shown:settled]) if running.logprobs else (),
             )
         )
 
@@ -112,16 +116,11 @@ class Answers:
         assert running is not None and isinstance(sample, wire.Sample)
         running.text.feed(event.data)
         if event.logprobs is not None:
-            # Ids that an earlier core sampled have no logprob in this core's answer: what that one said stays.
-            known, kept = running.logprobs, len(event.ids) - event.tail
-            running.logprobs = [
-                known[at] if said.logprob is None and at < min(kept, len(known)) else said
-                for at, said in enumerate(event.logprobs)
-            ]
+            running.logprobs = whole(event, running.logprobs)
         rest = running.text.take(final=True)
         if running.stream:
             self._delta(strand, entry, running, rest, event.ids, len(event.ids))
-        logprobs = self._logprobs(running.logprobs[: len(event.ids)]) if sample.params.logprobs else None
+        logprobs = self._names.tokens(running.logprobs[: len(event.ids)]) if sample.params.logprobs else None
         done = Done(
             strand=strand.number,
             op=event.op,
@@ -136,6 +135,8 @@ class Answers:
             usage=_usage(entry, event.usage, event.choice),
             seed=sample.params.seed,
             logprobs=logprobs,
+            end_logprob=None if event.end is None else self._names.tokens([event.end])[0],
+            next_top=self._names.alternatives(event.next_top),
         )
         self._front.constraints.leave(sample)
         owner = strand.parent if strand.hidden else strand
@@ -177,8 +178,30 @@ class Answers:
                 seed=score.seed,
                 scores=event.scores,
                 winner=event.winner,
+                choice_logprobs=self._names.choices(score.choices, event.logprobs) if event.logprobs else None,
             ),
         )
+
+    def _prompt_scored(self, event: wire.PromptScored) -> None:
+        found = self._find(event.sid, event.op)
+        if found is None or not isinstance(found[1].op, wire.ScorePrompt):
+            return
+        strand, entry = found
+        new = event.logprobs[max(0, entry.told - entry.heard) :]  # what an earlier core said is not told again
+        entry.heard += len(event.logprobs)
+        entry.told = max(entry.told, entry.heard)
+        last = event.usage is not None
+        if new or last:
+            strand.session.emit(PromptLogprobs(strand.number, event.op, self._names.prompt(new), last))
+        if event.usage is not None:
+            self._advance(strand, entry, ())
+            self._before(strand, entry, event.usage)
+
+    @staticmethod
+    def _before(strand: Strand, entry: Inflight, usage: Usage) -> None:
+        """A hidden op is over: what follows it counts what it computed."""
+        if strand.head is not None:
+            strand.head.before = usage if entry.before is None else _together(entry.before, usage)
 
     def _forked(self, event: wire.Forked) -> None:
         found = self._find(event.sid, event.op)
@@ -191,9 +214,7 @@ class Answers:
             child.fork_length = len(child.ids)
             child.recount()
         if entry.hidden:
-            head = strand.head
-            if head is not None:
-                head.forked = event.usage
+            self._before(strand, entry, event.usage)
         else:
             self._front.done(strand, Done(strand=strand.number, op=event.op, usage=event.usage))
 
@@ -211,7 +232,7 @@ class Answers:
         if pending is None:  # an Append failed: so does the op it was for
             op = head.op.op if head is not None else event.op
             self._front.fail(strand, op, error)
-        elif head is not None and isinstance(head.op, wire.ForkAt):
+        elif head is not None and isinstance(head.op, wire.ForkAt | wire.ScorePrompt):
             self._front.fail(strand, event.op, error)
         else:
             self._front.fail(strand, event.op, error, (event.choice,))
@@ -228,34 +249,42 @@ class Answers:
         strand.ids += ids
         strand.recount()
 
-    def _logprobs(self, logprobs: Sequence[wire.CoreLogprob]) -> tuple[TokenLogprob, ...]:
-        name, data = self._front.model.token_text, self._front.model.tokenizer.vocabulary.bytes
-        return tuple(
-            TokenLogprob(
-                item.id,
-                name(item.id),
-                data(item.id),
-                item.logprob,
-                item.forced,
-                tuple(TopLogprob(token, name(token), data(token), logprob) for token, logprob in item.top),
-            )
-            for item in logprobs
-        )
+
+def whole(ended: wire.Ended, known: Sequence[wire.CoreLogprob]) -> list[wire.CoreLogprob]:
+    """The numbers of a text: what earlier cores said of the tokens that they drew (``known``) stays, also of one that
+    this core has cut."""
+    assert ended.logprobs is not None
+    kept = len(ended.ids) - ended.tail
+    told = [known[at] if said.logprob is None and at < len(known) else said for at, said in enumerate(ended.logprobs)]
+    if kept < len(known) and any(said.logprob is None for said in ended.logprobs[kept:]):
+        told[kept:] = known[kept].cut_to(ended.ids[kept:])
+    return told
+
+
+def _together(first: Usage, then: Usage) -> Usage:
+    """Of two ops on one prompt, one after the other."""
+    return msgspec.structs.replace(
+        then,
+        cached=max(0, then.cached - first.computed),
+        recomputed=first.recomputed + then.recomputed,
+        steps=first.steps + then.steps,
+        total_s=first.total_s + then.total_s,
+    )
 
 
 def _usage(entry: Inflight, usage: Usage, choice: int) -> Usage:
-    """With n > 1 the prompt is counted once: on choice 0, with what its fork computed."""
+    """With n > 1 the prompt is counted once: on choice 0, with what hidden ops computed of it."""
     if choice > 0:
         return msgspec.structs.replace(usage, prompt=0, cached=0)
-    forked = entry.forked
-    if forked is None:
+    before = entry.before
+    if before is None:
         return usage
-    computed = usage.computed + forked.computed
+    computed = usage.computed + before.computed
     return msgspec.structs.replace(
         usage,
         cached=max(0, usage.prompt - computed),
-        recomputed=usage.recomputed + forked.recomputed,
-        steps=usage.steps + forked.steps,
-        first_token_s=usage.first_token_s + forked.total_s,
-        total_s=usage.total_s + forked.total_s,
+        recomputed=usage.recomputed + before.recomputed,
+        steps=usage.steps + before.steps,
+        first_token_s=usage.first_token_s + before.total_s,
+        total_s=usage.total_s + before.total_s,
     )

@@ -135,6 +135,9 @@ class Lowering:
             wrap_up=sampling.wrap_up,
             end="never" if sampling.ignore_eos else sampling.end or "natural",
         )
+        if sampling.logprob_start_len >= 0:
+            read = wire.ScorePrompt(op=gen.op, start=sampling.logprob_start_len, top=sampling.prompt_top_logprobs)
+            self._front.extend(strand, Inflight(read, hidden=True))
         hidden: list[Strand] = []
         if gen.n > 1:
             for choice in range(1, gen.n):

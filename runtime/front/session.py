@@ -19,6 +19,7 @@ from ..protocol import (
     Lost,
     Ping,
     Pong,
+    PromptLogprobs,
     Welcome,
 )
 from .strand import Program, Strand
@@ -43,7 +44,7 @@ class Session:
         self.program_of: dict[int, Program] = {}  # of live strands and of closed ones whose program lives
         self.hidden: dict[Strand, None] = {}  # children that n > 1 made, still running
         self.closed = False
-        self._out: list[Delta | Done | Failed | Closed] = []
+        self._out: list[Delta | PromptLogprobs | Done | Failed | Closed] = []
 
     def receive(self, message: ClientMessage) -> None:
         """Take one message of the client. Bad requests are answered by Failed; nothing is raised."""
@@ -57,7 +58,7 @@ class Session:
             case Hello():
                 self.deliver(Welcome(self._front.info))
 
-    def emit(self, event: Delta | Done | Failed | Closed) -> None:
+    def emit(self, event: Delta | PromptLogprobs | Done | Failed | Closed) -> None:
         if not self._out:
             self._front.unsent.append(self)
         self._out.append(event)

@@ -70,8 +70,10 @@ class Inflight:
     notes: tuple[str, ...] = ()  # of a Sample: what its constraint relaxes
     choices: tuple[str, ...] = ()  # of a Select
     children: tuple[Strand, ...] = ()  # of a ForkAt
-    hidden: bool = False  # a ForkAt that n > 1 made: the client is not told
-    forked: Usage | None = None  # a Sample of n > 1: what its ForkAt computed
+    hidden: bool = False  # a ForkAt that n > 1 made, a ScorePrompt: the client is not told
+    before: Usage | None = None  # what hidden ops before it (ScorePrompt, ForkAt) computed of its prompt
+    told: int = 0  # of a ScorePrompt: numbers that the client has
+    heard: int = 0  # ... and that the core of now has said
 
     @property
     def answered(self) -> bool:

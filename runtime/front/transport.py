@@ -33,6 +33,7 @@ from ..protocol import (
     Hello,
     Lost,
     Pong,
+    PromptLogprobs,
     Welcome,
     decode_client,
     encode,
@@ -50,7 +51,7 @@ _RETRY, _RETRY_MOST = 0.01, 0.16  # seconds until full clients are tried again; 
 _BATCH = 2_000  # events of one frame after a jam
 _HEARTBEAT_MS = 10_000
 
-WireEvent = Delta | Done | Failed | Closed
+WireEvent = Delta | PromptLogprobs | Done | Failed | Closed
 
 
 class Waiting:
@@ -70,7 +71,7 @@ class Waiting:
                 self._messages.append(message)
             return
         for event in message.events:
-            if isinstance(event, Closed):
+            if isinstance(event, Closed | PromptLogprobs):
                 self._events.append(event)
                 continue
             key = (event.strand, event.op, event.choice)

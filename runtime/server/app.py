@@ -39,7 +39,7 @@ def create_app(
     metrics.in_flight.set_function(lambda: admission.held)
     # no docs pages: they load scripts from elsewhere, and bodies are checked by msgspec, which they would not show
     app = FastAPI(title="Plait", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.state.jobs = Jobs()
+    app.state.jobs = Jobs(settings.most_numbers, settings.most_held_numbers)
 
     @app.get("/health")
     async def health() -> Response:

@@ -82,25 +82,31 @@ class Endpoint:
 
     async def _whole(self, job: Job, info: Info, send: Send) -> None:
         await job.finish()
-        shape = shape_for(job.work)
-        results = [job.results[index] for index in range(job.work.choices)]
-        for done in results:
+        for done in job.results.values():
             self._metrics.finished(done)
-        choices = [shape.choice(index, done) for index, done in enumerate(results)]
-        answer = head(shape.id_prefix, info) | {"object": shape.whole_object, "choices": choices}
-        await send_whole(send, 200, msgspec.json.encode(answer | {"usage": usage_json(job.usage())}))
+        # A long answer is written beside the loop, so that the others do not wait for it.
+        body = await asyncio.to_thread(whole, job, info) if job.long else whole(job, info)
+        await send_whole(send, 200, body)
 
     async def _stream(self, job: Job, info: Info, send: Send) -> None:
         first: list[Piece] = []
         with suppress(TimeoutError):  # still waiting for room: the stream begins, and what fails now is data
             async with asyncio.timeout(self._settings.verdict_s):
                 first = await job.take()
-        shape = shape_for(job.work)
+        shape = shape_for(job.work, job.prompts)
         fields = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
         await send({"type": "http.response.start", "status": 200, "headers": fields})
         async for data in events(job, first, shape, head(shape.id_prefix, info), self._metrics.finished):
             await send({"type": "http.response.body", "body": data, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
+
+
+def whole(job: Job, info: Info) -> bytes:
+    """The body of an answer that has come to its end."""
+    shape = shape_for(job.work, job.prompts)
+    choices = [shape.choice(index, job.results[index]) for index in range(job.work.choices)]
+    answer = head(shape.id_prefix, info) | {"object": shape.whole_object, "choices": choices} | shape.beside()
+    return msgspec.json.encode(answer | {"usage": usage_json(job.usage())})
 
 
 def head(prefix: str, info: Info) -> Json:

@@ -10,19 +10,48 @@ from typing import TypeAlias
 
 from ..backend import Backend
 from ..errors import BackendError
-from ..protocol import Action, Close, Delta, Done, Event, Extend, Failed, Lost, Open, Usage
-from .problems import HttpProblem, from_failed
+from ..protocol import (
+    Action,
+    Close,
+    Delta,
+    Done,
+    Event,
+    Extend,
+    Failed,
+    Lost,
+    Open,
+    PromptLogprobs,
+    TokenLogprob,
+    Usage,
+)
+from .problems import HttpProblem, bad_field, busy, from_failed
 from .work import Work
 
+_MANY_NUMBERS = 4096
 #: (index of the choice within the response, what happened to it)
-Piece: TypeAlias = "tuple[int, Delta | Done]"
+Piece: TypeAlias = "tuple[int, Delta | PromptLogprobs | Done]"
 
 
 class Jobs:
-    """Those that run now."""
+    """Those that run now. ``most``: numbers of prompts' tokens that one of them may answer with; ``most_held``: that
+    all of them hold."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int, most_held: int) -> None:
         self.running: set[Job] = set()
+        self._most = most
+        self._most_held = most_held
+
+    def check(self, job: Job) -> None:
+        """Raises HttpProblem once ``job`` holds more numbers than it may."""
+        if job.numbers > self._most:
+            field = "logprobs" if job.work.prompt_logprobs is None else "prompt_logprobs"
+            raise bad_field(
+                field,
+                f"{field}: the tokens of the prompts and their alternatives, for each of the choices, are more than "
+                f"{self._most:,} numbers: send fewer prompts in one request, or ask for fewer alternatives",
+            )
+        if sum(other.numbers for other in self.running) > self._most_held:
+            raise busy("the log-probabilities of other requests' prompts take all the room there is: try again later")
 
     def end_all(self) -> None:
         """Every one answers that the server is going; new ones still begin, if anyone lets them in."""
@@ -37,6 +66,8 @@ class Job:
     def __init__(self, backend: Backend, work: Work, jobs: Jobs) -> None:
         self.work = work
         self.results: dict[int, Done] = {}
+        self.prompts: dict[int, list[TokenLogprob]] = {place: [] for place in range(len(work.prompts))}
+        self.numbers = 0  # in the answer, of the prompts' tokens
         self._backend = backend
         self._jobs = jobs
         self._program = backend.allocate()
@@ -71,6 +102,11 @@ class Job:
     @property
     def finished(self) -> bool:
         return len(self.results) == self.work.choices
+
+    @property
+    def long(self) -> bool:
+        """Writing the answer takes so long that the others should not wait for it."""
+        return self.numbers > _MANY_NUMBERS
 
     def end(self, message: str) -> None:
         """Whoever waits gets an error; leaving aborts the program."""
@@ -114,7 +150,11 @@ class Job:
                 raise from_failed(event, self.work.names)
             if isinstance(event, Lost):
                 raise HttpProblem(503, event.message, code=event.code, type="server_error")
-            if not isinstance(event, Delta | Done) or event.op != self._gen_op[event.strand]:
+            if not isinstance(event, Delta | PromptLogprobs | Done) or event.op != self._gen_op[event.strand]:
+                continue
+            if isinstance(event, PromptLogprobs):
+                self._prompt(event)
+                pieces.append((self._index[event.strand], event))
                 continue
             index = self._index[event.strand] + event.choice
             if isinstance(event, Done):
@@ -130,6 +170,12 @@ class Job:
                 pieces.append((index, event))
         return pieces
 
+    def _prompt(self, event: PromptLogprobs) -> None:
+        times = self.work.n if self.work.route == "completions" else 1
+        self.numbers += times * sum(1 + len(entry.top) for entry in event.logprobs)
+        self._jobs.check(self)
+        self.prompts[self._index[event.strand] // self.work.n] += event.logprobs
+
     def usage(self) -> Usage:
         """Of the whole request: each prompt once (choice 0 fixed its accounting), completions summed."""
         firsts = [self.results[place * self.work.n].usage for place in range(len(self.work.prompts))]
@@ -143,7 +189,7 @@ class Job:
         )
 
 
-def _join(earlier: Delta | Done, later: Delta) -> Delta:
+def _join(earlier: Delta | PromptLogprobs | Done, later: Delta) -> Delta:
     assert isinstance(earlier, Delta)
     return Delta(
         later.strand,

@@ -65,6 +65,7 @@ class Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ignore_eos: bool | None = None
     wrap_up: bool | None = None
     end: str | None = None
+    prompt_logprobs: Int | None = None
     stop_token_ids: list[Int] | None = None
     stop_regex: str | list[str] | None = None
     regex: str | None = None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
 
 import msgspec
 
-from ..protocol import Delta, Done, TokenLogprob
+from ..protocol import Delta, Done, PromptLogprobs, TokenLogprob
 from .job import Job, Piece
 from .problems import HttpProblem
 from .shapes import Json, Shape, usage_json
@@ -49,26 +50,34 @@ async def events(
     with_usage = job.work.include_usage
     head = head | {"object": shape.chunk_object}
 
-    def chunk(choices: list[Json]) -> bytes:
-        body = head | {"choices": choices}
+    def chunk(body: Json) -> bytes:
+        body = head | body
         return event(msgspec.json.encode(body | {"usage": None} if with_usage else body))
 
-    choices = [Choice(index) for index in range(job.work.choices)]
-    opened = [shape.opening(choice.index) for choice in choices]
-    if greeting := b"".join(chunk([opening]) for opening in opened if opening is not None):
+    def opening(indices: Iterable[int]) -> bytes:
+        return b"".join(chunk(body) for index in indices if (body := shape.opening(index)) is not None)
+
+    n, choices = job.work.n, [Choice(index) for index in range(job.work.choices)]
+    reads = job.work.sampling.logprob_start_len >= 0
+    if not reads and (greeting := opening(range(len(choices)))):
         yield greeting
     try:
         pieces = first
         while True:
             out = bytearray()
             for index, piece in pieces:
+                if isinstance(piece, PromptLogprobs):
+                    if piece.last:
+                        mine = range(index, index + n)
+                        out += await asyncio.to_thread(opening, mine) if job.long else opening(mine)
+                    continue
                 if isinstance(piece, Delta):
                     made = choices[index].delta(piece, shape)
                 else:
                     made = choices[index].done(piece, shape)
                     finished(piece)
                 for choice in made:
-                    out += chunk([choice])
+                    out += chunk({"choices": [choice]})
             if out:
                 yield bytes(out)
             if job.finished:

@@ -33,10 +33,10 @@ _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "u
 
 @dataclass(frozen=True)
 class Prompt:
-    """``ops`` without the gen; ``echo`` is the text to repeat before the answer."""
+    """``ops`` without the gen; ``text`` is None where it is given as ids."""
 
     ops: tuple[Op, ...]
-    echo: str = ""
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,10 @@ class Work:
     priority: int = 0
     #: protocol field -> the field of this route that caused it
     names: dict[str, str] = field(default_factory=dict)
+    #: the text of each answer begins with its prompt
+    echo: bool = False
+    #: vLLM's field: alternatives of each of the prompt's tokens; None: not asked for
+    prompt_logprobs: int | None = None
 
     @property
     def choices(self) -> int:
@@ -98,6 +102,7 @@ def chat_work(data: bytes, info: Info, settings: ServerSettings) -> Work:
         bool(body.logprobs),
         body.top_logprobs or 0,
         constraint,
+        reads=False,
     )
 
 
@@ -108,13 +113,22 @@ def completion_work(data: bytes, info: Info, settings: ServerSettings) -> Work:
         raise bad_field("best_of", "best_of is not supported: ask for n choices", "unsupported_field")
     if body.logprobs is not None and not 0 <= body.logprobs <= 20:
         raise bad_field("logprobs", f"logprobs must be a whole number from 0 to 20, not {body.logprobs}")
-    if body.echo and body.logprobs is not None:
-        raise bad_field("echo", "echo together with logprobs is not supported", "unsupported_field")
-    prompts = [_prompt(one, bool(body.echo), info) for one in _prompts(body.prompt)]
-    wanted = body.logprobs is not None
-    constraint = _constraint(body, None)
+    prompts = [_prompt(one, info) for one in _prompts(body.prompt)]
+    echo, wanted = bool(body.echo), body.logprobs is not None
+    # The numbers of an echo; and its text, where only the tokenizer knows it.
+    reads = echo and (wanted or any(prompt.text is None for prompt in prompts))
     return _work(
-        "completions", body, info, prompts, body.max_tokens, "max_tokens", wanted, body.logprobs or 0, constraint
+        "completions",
+        body,
+        info,
+        prompts,
+        body.max_tokens,
+        "max_tokens",
+        wanted,
+        body.logprobs or 0,
+        _constraint(body, None),
+        reads=reads,
+        echo=echo,
     )
 
 
@@ -143,12 +157,20 @@ def _work(
     logprobs: bool,
     top_logprobs: int,
     constraint: ConstraintSpec | None,
+    *,
+    reads: bool,
+    echo: bool = False,
 ) -> Work:
     content = "messages" if route == "chat" else "prompt"
     names = dict.fromkeys(("text", "prompt", "ids", "role"), content)
     names |= {"max_tokens": limit_name, "pattern": "regex", "constraint": "regex"}
     if route == "completions":
         names["top_logprobs"] = "logprobs"
+    if body.prompt_logprobs is None:
+        names["prompt_logprobs"] = "logprobs"
+    elif not 0 <= body.prompt_logprobs <= 20:
+        wrong = f"prompt_logprobs must be a whole number from 0 to 20, not {body.prompt_logprobs}"
+        raise bad_field("prompt_logprobs", wrong)
     stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
     stop_regex = (body.stop_regex,) if isinstance(body.stop_regex, str) else tuple(body.stop_regex or ())
     given: dict[str, object] = {
@@ -174,6 +196,9 @@ def _work(
     }
     if body.end is not None and constraint is None:
         raise bad_field("end", "end says how a constrained text ends, and there is no constraint: leave it out")
+    if reads or body.prompt_logprobs is not None:
+        given["logprob_start_len"] = 0
+        given["prompt_top_logprobs"] = max(top_logprobs if reads else 0, body.prompt_logprobs or 0)
     sampling = Sampling(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]  # each has its field's type
     if (problem := sampling.problem(info.vocab_size)) is not None:
         name, message = problem
@@ -190,6 +215,8 @@ def _work(
         salt=body.cache_salt or "",
         priority=body.priority or 0,
         names=names,
+        echo=echo,
+        prompt_logprobs=body.prompt_logprobs,
     )
 
 
@@ -291,11 +318,9 @@ def _prompts(given: str | list[str | int | list[int]]) -> list[str | list[int]]:
     return cast("list[str | list[int]]", given)
 
 
-def _prompt(given: str | list[int], echo: bool, info: Info) -> Prompt:
+def _prompt(given: str | list[int], info: Info) -> Prompt:
     if isinstance(given, str):
-        return Prompt((Text(1, given),) if given else (), given if echo else "")
-    if echo:
-        raise bad_field("echo", "echo needs prompts given as text", "unsupported_field")
+        return Prompt((Text(1, given),) if given else (), given)
     if not given:
         raise bad_field("prompt", "a list of token ids must not be empty")
     for token in given:
