@@ -589,7 +589,7 @@ def test_200_programs_with_one_failing(runtime: Runtime) -> None:
         ({"max_tokens": -1}, "max_tokens"),
         ({"n": 0}, "n"),
         ({"temperature": float("nan")}, "temperature"),
-        ({"top_p": 0.0}, "top_p"),
+        ({"top_p": -0.1}, "top_p"),
         ({"stop": ""}, "stop"),
         ({"stop_token_ids": [10**9]}, "stop_token_ids"),
     ],

@@ -149,10 +149,12 @@ def _work(
     names |= {"max_tokens": limit_name, "pattern": "regex", "constraint": "regex"}
     if route == "completions":
         names["top_logprobs"] = "logprobs"
-    stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
+    # llama.cpp's clients send -1 for "the rest of the context", and an empty stop (string) for none
+    limit = None if max_tokens == -1 else max_tokens
+    stop = tuple(filter(None, (body.stop,) if isinstance(body.stop, str) else body.stop or ()))
     stop_regex = (body.stop_regex,) if isinstance(body.stop_regex, str) else tuple(body.stop_regex or ())
     given: dict[str, object] = {
-        "max_tokens": max_tokens,
+        "max_tokens": limit,
         "min_tokens": body.min_tokens,
         "temperature": body.temperature,
         "top_p": body.top_p,
