@@ -16,15 +16,15 @@ from ..runtime.backend import Backend
 from ..runtime.errors import InvalidValue
 from .batch import run_all
 from .defaults import check_backend, default_backend
-from .notices import Notices
 from .program import ACTIVE, Program, derive_seed
-from .sampling import NOT_AVAILABLE, OPTION_NAMES, normalize, number, unexpected
+from .sampling import NOT_AVAILABLE, OPTION_NAMES, asks_nothing, normalize, number, unexpected
 from .state import State
 from .strand import Strand
 from .waiting import complete, complete_async, loop_is_running, on_event_loop
 
 #: Names that every run takes for itself, so no program parameter may have them.
 _RESERVED = ("backend", "stream", "timeout")
+_OF_BATCHES = ("num_threads", "progress_bar", "generator_style")
 
 #: Where ``arun`` of a plain ``def`` runs; such a thread mostly waits.
 _threads = ThreadPoolExecutor(max_workers=64, thread_name_prefix="plait-arun")
@@ -61,7 +61,6 @@ class Function:
         self._prefix: tuple[Any, ...] = ()  # the instance, of a method
         self._is_method = False
         self._bound: dict[str, Any] = {}
-        self._notices = Notices()
         parameters = list(self._signature.parameters.values())
         if not parameters or parameters[0].kind in (parameters[0].KEYWORD_ONLY, parameters[0].VAR_KEYWORD):
             raise TypeError(
@@ -108,7 +107,6 @@ class Function:
         other._prefix = self._prefix if prefix is None else prefix
         other._is_method = self._is_method
         other._bound = dict(self._bound) if bound is None else bound
-        other._notices = self._notices
         return other
 
     def _parameter_names(self) -> set[str]:
@@ -191,7 +189,7 @@ class Function:
         items: Iterable[Any],
         *,
         backend: Backend | None = None,
-        num_threads: int | str = "auto",
+        num_threads: int | str | None = "auto",
         progress_bar: bool = False,
         generator_style: bool = False,
         timeout: float | None = None,
@@ -206,7 +204,7 @@ class Function:
 
         Raises TypeError or InvalidValue for arguments that do not fit, before anything runs.
         """
-        limit = 64 if num_threads == "auto" else num_threads
+        limit = 64 if num_threads in ("auto", None) else num_threads
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise InvalidValue(
                 f"num_threads must be 'auto' or a whole number of 1 or more, not {num_threads!r}", "num_threads"
@@ -223,9 +221,9 @@ class Function:
         return states if generator_style else list(states)
 
     def _batch_calls(self, items: list[Any], timeout: float | None, options: Mapping[str, Any]) -> list[Call]:
-        for name in options:
-            if name not in OPTION_NAMES:
-                raise unexpected(f"{self.name}.run_batch()", name)
+        for name, value in options.items():
+            if name not in OPTION_NAMES and not asks_nothing(name, value):
+                raise unexpected(f"{self.name}.run_batch()", name, (*_RESERVED, *_OF_BATCHES))
         calls = []
         seed = options.get("seed")
         if seed is None and (outer := ACTIVE.get()) is not None:
@@ -265,12 +263,12 @@ class Function:
         for name, value in kwargs.items():
             if name in names:
                 own[name] = value
-            elif name in OPTION_NAMES:
+            elif name in OPTION_NAMES or asks_nothing(name, value):
                 sampling[name] = value
             elif self._takes_any_keyword() and name not in NOT_AVAILABLE:
                 own[name] = value
             else:
-                raise unexpected(f"{self.name}()", name)
+                raise unexpected(f"{self.name}()", name, (*names, *_RESERVED))
         prefix = self._prefix
         if self._is_method and not prefix:  # Class.program.run(instance, ...)
             prefix, args = args[:1], args[1:]
@@ -292,9 +290,7 @@ class Function:
     def _open(self, call: Call, backend: Backend, *, streaming: bool = False) -> State:
         outer = ACTIVE.get()
         seed = outer.seed_of_call() if call.seed is None and outer is not None else call.seed
-        program = Program(
-            backend, call.options, seed=seed, streaming=streaming, timeout=call.timeout, notices=self._notices
-        )
+        program = Program(backend, call.options, seed=seed, streaming=streaming, timeout=call.timeout)
         strand = Strand(program)
         program.open_root(strand)
         return State(program, strand)
@@ -390,7 +386,12 @@ def _backend_for(backend: Backend | None) -> Backend:
 @overload
 def function(func: Callable[..., Any]) -> Function: ...
 @overload
-def function(func: None = None) -> Callable[[Callable[..., Any]], Function]: ...
-def function(func: Callable[..., Any] | None = None) -> Function | Callable[[Callable[..., Any]], Function]:
+def function(func: None = None, **options: None) -> Callable[[Callable[..., Any]], Function]: ...
+def function(
+    func: Callable[..., Any] | None = None, **options: object
+) -> Function | Callable[[Callable[..., Any]], Function]:
     """Makes a function a program: ``@function`` or ``@function()``. See :class:`Function`."""
+    for name, value in options.items():
+        if not asks_nothing(name, value):
+            raise unexpected("function()", name)
     return Function if func is None else Function(func)

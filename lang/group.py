@@ -67,18 +67,19 @@ class ForkGroup(Sequence["State"]):
         as_expr(other)  # says what is wrong with it
         return []
 
-    def join(self, mode: str = "gather") -> None:
+    def join(self, mode: str | None = None) -> None:
         """Closes the branches and gives the parent their names: a list for each, in branch order, None where a branch
         has no such name. Mode "append" (or "concate_and_append") also appends their texts. Does not wait: reading does.
         A second join does nothing.
         """
         self._join(mode)
 
-    async def join_async(self, mode: str = "gather") -> None:
+    async def join_async(self, mode: str | None = None) -> None:
         """:meth:`join`, and waits until the branches have ended, well or not."""
         await complete_async(self._join(mode).until_finished())
 
-    def _join(self, mode: str) -> Outcome:
+    def _join(self, mode: str | None) -> Outcome:
+        mode = "gather" if mode is None else mode
         if mode not in _JOIN_MODES:
             raise InvalidValue(f"mode must be one of {', '.join(_JOIN_MODES)}, not {mode!r}", "mode")
         append = _JOIN_MODES[mode]

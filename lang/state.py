@@ -10,6 +10,7 @@ from ..runtime.errors import InvalidValue
 from ..runtime.protocol import Role
 from .expr import Expr, RoleBeginExpr, RoleEndExpr, as_expr
 from .program import Program
+from .sampling import unexpected
 from .strand import Strand
 from .variables import SetVariable, Variable, fork_error
 from .waiting import Read, Wait, complete, complete_async, texts, texts_async
@@ -81,10 +82,16 @@ class State:
 
     # ------------------------------------------------------------ branching
 
-    def fork(self, size: int = 1) -> ForkGroup:
-        """``size`` states that go on from here, at the same time. See :class:`~plait.lang.group.ForkGroup`."""
+    def fork(self, size: int | None = None, position_ids_offset: None = None) -> ForkGroup:
+        """``size`` states (1) that go on from here, at the same time. See :class:`~plait.lang.group.ForkGroup`.
+
+        ``position_ids_offset`` is SGLang's; only None is taken.
+        """
         from .group import ForkGroup  # a group is made of states
 
+        if position_ids_offset is not None:
+            raise unexpected("fork()", "position_ids_offset")
+        size = 1 if size is None else size
         if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 4096:
             raise InvalidValue(f"fork's size must be a whole number from 1 to 4096, not {size!r}", "size")
         return ForkGroup(self, [State(self._program, child) for child in self._strand.fork(size)])

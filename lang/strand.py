@@ -21,6 +21,7 @@ from ..runtime.protocol import (
     VarRef,
 )
 from .expr import Expr, GenExpr, Literal, RefExpr, RoleBeginExpr, RoleEndExpr, SelectExpr, parts
+from .notices import say
 from .outcome import Outcome, Piece
 from .program import GenRecord, Program
 from .sampling import merge
@@ -117,7 +118,7 @@ class Strand(Changing):
         form = expr.form
         sampling, n, backend = merge(expr.label, self.program.options, expr.options, form.stops if form else ())
         if form is None and self._ends_in_space():
-            self.program.notices.say(
+            say(
                 "space",
                 expr.site,
                 f"the text before {expr.label} ends in a space; most tokens carry their own leading space, so the "

@@ -12,6 +12,7 @@ import pytest
 from fake_backend import FakeBackend
 
 import plait
+from plait.lang import notices
 from plait.lang.sampling import ALIASES, SamplingOptions, merge, normalize
 from plait.runtime.errors import InvalidConstraint, InvalidValue
 from plait.runtime.protocol import Close, Closed, Extend, Gen, Open, Regex, RoleBegin, Sampling, Select, Text, VarRef
@@ -153,7 +154,7 @@ def test_the_run_s_seed_is_the_strand_s_and_a_gen_s_is_its_own(backend: FakeBack
         ({"n": 0}, "n"),
         ({"temperature": math.nan}, "temperature"),
         ({"temperature": "hot"}, "temperature"),
-        ({"top_p": 0}, "top_p"),
+        ({"top_p": -0.1}, "top_p"),
         ({"stop": [""]}, "stop"),
         ({"stop": [3]}, "stop"),
         ({"stop_token_ids": [-2]}, "stop_token_ids"),
@@ -164,7 +165,8 @@ def test_the_run_s_seed_is_the_strand_s_and_a_gen_s_is_its_own(backend: FakeBack
         ({"choices": "abc"}, "choices"),
         ({"choices": ["a", ""]}, "choices"),
         ({"choices": ["a"], "regex": "b"}, "regex"),
-        ({"choices": ["a"], "max_tokens": 3}, "max_tokens"),
+        ({"choices": ["a"], "max_tokens": -3}, "max_tokens"),
+        ({"choices": ["a"], "dtype": int}, "dtype"),
         ({"choices": ["a"], "temperature": -1}, "temperature"),
         ({"choices": ["a"], "choices_method": "best"}, "choices_method"),
         ({"choices_method": "greedy_token_selection"}, "choices_method"),
@@ -546,6 +548,38 @@ def test_a_space_before_a_gen_warns_once(backend: FakeBackend) -> None:
         program.run(backend=backend)
     assert len(caught) == 1
     program.run(backend=backend)
+
+
+def test_a_program_that_is_made_anew_warns_once_and_another_place_again(backend: FakeBackend) -> None:
+    backend = saying("one two three four")
+
+    def made() -> plait.Function:
+        @plait.function
+        def program(s: plait.State) -> None:
+            s += "go" + plait.gen("x", max_tokens=2)
+
+        return program
+
+    typed = "@plait.function\ndef program(s):\n    s += 'go' + plait.gen({!r}, max_tokens=2)\n"
+    with pytest.warns(plait.PlaitWarning, match="was cut") as caught:
+        for _ in range(3):
+            made().run(backend=backend)
+        for name in ("a", "b", "a", "b"):  # at one prompt, where every statement is line 1 of <stdin>
+            space: dict[str, Any] = {"plait": plait}
+            exec(compile(typed.format(name), "<stdin>", "exec"), space)
+            space["program"].run(backend=backend)
+    assert [str(warning.message)[:8] for warning in caught] == ["gen 'x' ", "gen 'a' ", "gen 'b' "]
+    backend.close()
+
+
+def test_what_was_said_has_a_bound() -> None:
+    code = test_what_was_said_has_a_bound.__code__
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for line in (*range(5000), 4999, 0):
+            notices.say("kind", notices.Site("x.py", line, code), "message")
+    assert len(caught) == 5001  # the first was forgotten, the last not
+    assert len(notices._said) <= 4096
 
 
 # ---------------------------------------------------------------- functions
