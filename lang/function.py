@@ -14,7 +14,7 @@ from typing import Any, Literal, NoReturn, overload
 
 from ..runtime.backend import Backend
 from ..runtime.errors import InvalidValue
-from .batch import run_all
+from .batch import run_all, with_a_word_on_failures
 from .defaults import check_backend, default_backend
 from .program import ACTIVE, Program, derive_seed
 from .sampling import NOT_AVAILABLE, OPTION_NAMES, asks_nothing, normalize, number, unexpected
@@ -42,7 +42,8 @@ class Call:
 
 
 class Function:
-    """A program. The first parameter of its function (after ``self``, in a class) holds the state.
+    """A program. The first parameter of its function holds the state; in a class, it may be ``self`` (or ``cls``) and
+    the second the state.
 
     Every way to run it takes the program's own arguments, ``backend=``, ``timeout=`` (seconds for the whole run) and
     the sampling defaults of its gens (:class:`~plait.lang.sampling.SamplingOptions`, among them ``seed`` of the run);
@@ -51,6 +52,10 @@ class Function:
     """
 
     def __init__(self, func: Callable[..., Any]) -> None:
+        if isinstance(func, staticmethod):
+            func = func.__func__
+        if isinstance(func, classmethod):
+            raise TypeError("put @classmethod above @plait.function, not below it")
         if not callable(func):
             raise TypeError(f"@function takes a function, not {type(func).__name__}")
         if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
@@ -59,7 +64,7 @@ class Function:
         self.is_async = inspect.iscoroutinefunction(func)
         self._signature = inspect.signature(func)
         self._prefix: tuple[Any, ...] = ()  # the instance, of a method
-        self._is_method = False
+        self._takes_instance = False  # known: it stands in a class, or was read from an instance
         self._bound: dict[str, Any] = {}
         parameters = list(self._signature.parameters.values())
         if not parameters or parameters[0].kind in (parameters[0].KEYWORD_ONLY, parameters[0].VAR_KEYWORD):
@@ -74,6 +79,7 @@ class Function:
                     parameter.name,
                 )
         functools.update_wrapper(self, func)
+        self._is_method = _is_method(parameters)
 
     @property
     def name(self) -> str:
@@ -89,10 +95,11 @@ class Function:
     # ------------------------------------------------------------ methods and binding
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self._is_method = True
+        if self._is_method:
+            self._takes_instance = True
 
     def __get__(self, instance: Any, owner: type | None = None) -> Function:
-        return self if instance is None else self._with(prefix=(instance,))
+        return self if instance is None or not self._is_method else self._with(prefix=(instance,))
 
     def bind(self, **arguments: Any) -> Function:
         """A program with these arguments already given; arguments of a run win over them."""
@@ -105,13 +112,13 @@ class Function:
     def _with(self, prefix: tuple[Any, ...] | None = None, bound: dict[str, Any] | None = None) -> Function:
         other = Function(self.func)
         other._prefix = self._prefix if prefix is None else prefix
-        other._is_method = self._is_method
+        other._takes_instance = self._takes_instance
         other._bound = dict(self._bound) if bound is None else bound
         return other
 
     def _parameter_names(self) -> set[str]:
         """Those that may be given by keyword."""
-        before = 2 if self._is_method or self._prefix else 1
+        before = 2 if self._takes_instance or self._prefix else 1
         return {
             parameter.name
             for parameter in list(self._signature.parameters.values())[before:]
@@ -218,6 +225,7 @@ class Function:
             progress_bar=progress_bar,
             window=4 * limit if generator_style else len(calls),
         )
+        states = with_a_word_on_failures(self.name, states)
         return states if generator_style else list(states)
 
     def _batch_calls(self, items: list[Any], timeout: float | None, options: Mapping[str, Any]) -> list[Call]:
@@ -235,15 +243,23 @@ class Function:
                 args, kwargs = tuple(item), {}
             else:
                 raise InvalidValue(
-                    f"item {index} must be a dict or a tuple of the program's arguments, not {type(item).__name__}",
+                    f"item {index} must be a dict or a tuple of the program's arguments, not {type(item).__name__}: "
+                    f"write {self._row()}",
                     "items",
                 )
             own_seed = {} if seed is None else {"seed": derive_seed(seed, "item", index)}
             try:
                 calls.append(self._call(args, {}, timeout, program_kwargs=kwargs, options={**options, **own_seed}))
             except TypeError as error:
-                raise TypeError(f"item {index}: {error}") from None
+                hint = f" (a {type(item).__name__} of {len(args)} is taken as {len(args)} arguments; "
+                hint = f"{hint}write {self._row()})" if args else ""
+                raise TypeError(f"item {index}: {error}{hint}") from None
         return calls
+
+    def _row(self) -> str:
+        """What an item of a batch may look like."""
+        names = list(self._signature.parameters)[2 if self._takes_instance or self._prefix else 1 :]
+        return "{" + ", ".join(f"{name!r}: ..." for name in names) + "}"
 
     # ------------------------------------------------------------ the parts of a run
 
@@ -270,7 +286,7 @@ class Function:
             else:
                 raise unexpected(f"{self.name}()", name, (*names, *_RESERVED))
         prefix = self._prefix
-        if self._is_method and not prefix:  # Class.program.run(instance, ...)
+        if self._takes_instance and not prefix:  # Class.program.run(instance, ...)
             prefix, args = args[:1], args[1:]
         try:
             self._signature.bind(*prefix, None, *args, **own)
@@ -296,7 +312,7 @@ class Function:
         return State(program, strand)
 
     def _invoke(self, state: State, call: Call) -> Any:
-        self_count = 1 if self._prefix or self._is_method else 0
+        self_count = 1 if self._prefix or self._takes_instance else 0
         return self.func(*call.args[:self_count], state, *call.args[self_count:], **call.kwargs)
 
     def _execute(self, state: State, call: Call) -> None:
@@ -370,6 +386,22 @@ class Function:
         state = self._open(call, backend)
         run = self._execute_async if self.is_async else self._execute
         return state, functools.partial(run, state, call)
+
+
+def _is_method(parameters: list[inspect.Parameter]) -> bool:
+    """Whether a function in a class takes the instance, and the state after it: its first parameter is called self or
+    cls, or the state is said to be the second, by its type or its usual names."""
+    first, second = parameters[0], parameters[1] if len(parameters) > 1 else None
+    if first.name in ("self", "cls"):
+        return True
+    return second is not None and _is_state(second) and not _is_state(first)
+
+
+def _is_state(parameter: inspect.Parameter) -> bool:
+    note = parameter.annotation
+    return (
+        note is State or (isinstance(note, str) and note.split(".")[-1] == "State") or parameter.name in ("s", "state")
+    )
 
 
 def _inherited_backend() -> Backend | None:
