@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, overload
+from typing import TYPE_CHECKING, NoReturn, Self, overload
 
 from ..runtime.errors import InvalidValue
 from .expr import Expr, as_expr
@@ -54,6 +54,9 @@ class ForkGroup(Sequence["State"]):
             for state, expr in zip(self._states, self._one_each(other), strict=True):
                 state._strand.add(as_expr(expr))
         return self
+
+    def __add__(self, other: object) -> NoReturn:
+        raise InvalidValue("branches grow in place: write forks += ... instead of forks = forks + ...", "expr")
 
     def _one_each(self, other: object) -> Sequence[object]:
         if isinstance(other, str | Expr):

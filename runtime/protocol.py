@@ -104,7 +104,7 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             return "stop", f"at most 64 stop strings, not {len(self.stop)}"
         for text in self.stop:
             if not text:
-                return "stop", "a stop string must not be empty"
+                return "stop", "a stop string must not be empty: leave it out"
             if len(text) > 1024:
                 return "stop", "a stop string must not be longer than 1,024 characters"
         if len(self.stop_regex) > 16:
