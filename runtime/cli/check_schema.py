@@ -29,6 +29,7 @@ def check_schema(file: str, *, regex: bool, dot: str | None, svg: str | None, as
             if report.supported:
                 _draw(pattern, dot, svg)
         else:
+            _must_be_json(source, file)
             report = schema_report(source, given)
     except ConstraintError as error:
         raise RequestError(str(error), "options") from error
@@ -38,6 +39,19 @@ def check_schema(file: str, *, regex: bool, dot: str | None, svg: str | None, as
         _print(report, "regex" if regex else "schema")
     if not report.supported:
         raise typer.Exit(1)
+
+
+def _must_be_json(source: str, file: str) -> None:
+    try:
+        json.loads(source, parse_int=str, parse_float=str, parse_constant=_no_json)
+    except RecursionError:
+        return  # it may well be JSON; the report says what of it is too deep
+    except ValueError as error:
+        raise RequestError(f"{'standard input' if file == '-' else file} is not JSON: {error}", "file") from None
+
+
+def _no_json(name: str) -> None:
+    raise ValueError(f"{name} is no JSON value")
 
 
 def _read(file: str) -> str:
