@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import contextlib
 import difflib
+import logging
 import os
 import secrets
 import threading
@@ -26,6 +27,8 @@ from .front.transport import Transport
 from .models.card import read_card
 from .protocol import Abort, Action, Batch, Fragment, FrontMessage, Info, Lost
 from .tokenizer import load_tokenizer
+
+log = logging.getLogger(__name__)
 
 _MODES = ("auto", "reference", "exact")
 _OPTIONS = ("model", "mode", "threads", "kv_tokens", "address", "device")
@@ -79,6 +82,8 @@ class Runtime:
             parse(address)  # a bad one is said before anything is loaded
         path = store.resolve(model)
         card = read_card(path)
+        if card.config.cut is not None:
+            log.warning("%s: %s", card.name, card.config.cut)
         served = ServedModel.of(card, load_tokenizer(card))
         settings = Settings()
         command = CoreCommand(path, "exact" if mode == "auto" else mode, kv_tokens, threads, device)
