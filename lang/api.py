@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from ..runtime.errors import InvalidValue
 from ..runtime.protocol import Method, Role
@@ -161,7 +161,7 @@ def select(
         raise InvalidValue(f"choices must be a list of strings, not {choices!r}", "choices")
     if not choices:
         raise InvalidValue("choices is empty: there is nothing to select from", "choices")
-    for choice in choices:
+    for choice in cast("Sequence[object]", choices):
         if not isinstance(choice, str):
             how = ": write str(...) around each" if isinstance(choice, int | float) else ""
             raise InvalidValue(f"choices must be strings, not {choice!r}{how}", "choices")

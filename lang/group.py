@@ -49,7 +49,9 @@ class ForkGroup(Sequence["State"]):
     def __iter__(self) -> Iterator[State]:
         return iter(self._states)
 
-    def __iadd__(self, other: Expr | str | Sequence[Expr | str] | Callable[[int], Expr | str]) -> Self:
+    def __iadd__(  # type: ignore[misc]  # __add__ is there to refuse
+        self, other: Expr | str | Sequence[Expr | str] | Callable[[int], Expr | str]
+    ) -> Self:
         with self._parent._program.together():
             for state, expr in zip(self._states, self._one_each(other), strict=True):
                 state._strand.add(as_expr(expr))

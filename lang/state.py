@@ -44,7 +44,7 @@ class State:
 
     # ------------------------------------------------------------ growing
 
-    def __iadd__(self, expr: Expr | str) -> State:
+    def __iadd__(self, expr: Expr | str) -> State:  # type: ignore[misc]  # __add__ is there to refuse
         self._strand.add(as_expr(expr))
         return self
 
