@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import difflib
 import functools
 import inspect
 import threading
@@ -106,7 +107,9 @@ class Function:
         known = self._parameter_names()
         for name in arguments:
             if name not in known and not self._takes_any_keyword():
-                raise TypeError(f"{self.name}() has no parameter {name!r} to bind")
+                near = difflib.get_close_matches(name, sorted(known), 1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise TypeError(f"{self.name}() has no parameter {name!r} to bind{hint}")
         return self._with(bound={**self._bound, **arguments})
 
     def _with(self, prefix: tuple[Any, ...] | None = None, bound: dict[str, Any] | None = None) -> Function:

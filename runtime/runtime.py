@@ -72,7 +72,8 @@ class Runtime:
         **others: object,
     ) -> None:
         refuse_others(others)
-        mode, device = mode or "auto", device or "auto"
+        mode = "auto" if mode is None else mode
+        device = "auto" if device is None else device
         if mode not in _MODES:
             raise InvalidValue(f"mode must be one of {', '.join(_MODES)}, not {mode!r}", "mode")
         for name, value in (("threads", threads), ("kv_tokens", kv_tokens)):

@@ -66,6 +66,10 @@ def test_none_is_not_given_of_every_option(backend: FakeBackend) -> None:
         (lambda: plait.gen("x", max_token=3), "did you mean max_tokens"),
         (lambda: plait.gen("x", jsonschema={}), "did you mean json_schema"),
         (lambda: plait.function(lambda s, topic: None).run(topics="x"), "did you mean topic"),
+        (
+            lambda: plait.function(lambda s, topic: None).bind(topics="x"),
+            "no parameter 'topics' to bind; did you mean topic",
+        ),
         (lambda: plait.function(lambda s: None).run(time_out=3), "did you mean timeout"),
         (lambda: plait.function(lambda s: None).run_batch([()], numthreads=3), "did you mean num_threads"),
         (lambda: plait.function(num_api_spec_tokens=64), "num_api_spec_tokens= is not available.*leave it out"),

@@ -157,6 +157,15 @@ def test_an_unknown_field_that_is_null_asks_for_nothing() -> None:
     assert next(iter(backend.strands.values())).gen.sampling == Sampling(temperature=0)
     assert chat(backend, guided_json=None, foo=1).json()["error"]["param"] == "foo"
     assert chat(backend, messages=[{"role": "user", "content": "x", "cache": None}]).status_code == 200
+    part = {"type": "text", "text": "x", "cache_control": None}
+    assert chat(backend, messages=[{"role": "user", "content": [part]}]).status_code == 200
+    named = {"name": "x", "schema": {}, "strict": None, "foo": None}
+    for wanted in (
+        {"type": "text", "json_schema": None},
+        {"type": "json_object", "schema": None},
+        {"type": "json_schema", "json_schema": named, "strict": None},
+    ):
+        assert chat(backend, response_format=wanted).status_code == 200
 
 
 @pytest.mark.parametrize(

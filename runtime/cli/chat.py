@@ -165,6 +165,7 @@ def _word(line: str) -> str | None:
 def _obey(word: str, conversation: Conversation) -> None:
     if word == "/reset":
         conversation.reset()
+        print("(forgotten)", file=sys.stderr)
     elif word == "/help":
         print(_HELP, file=sys.stderr)
     else:
