@@ -17,6 +17,7 @@ from ..runtime.backend import Backend
 from ..runtime.errors import InvalidValue
 from .batch import run_all, with_a_word_on_failures
 from .defaults import check_backend, default_backend
+from .methods import is_method
 from .program import ACTIVE, Program, derive_seed
 from .sampling import NOT_AVAILABLE, OPTION_NAMES, asks_nothing, normalize, number, unexpected
 from .state import State
@@ -80,7 +81,7 @@ class Function:
                     parameter.name,
                 )
         functools.update_wrapper(self, func)
-        self._is_method = _is_method(parameters)
+        self._is_method = is_method(parameters)
 
     @property
     def name(self) -> str:
@@ -164,7 +165,7 @@ class Function:
 
     def stream(self, *args: Any, **kwargs: Any) -> State:
         """``run(stream=True)``: returns at once; read it with ``text_iter()``."""
-        return self.run(*args, stream=True, **kwargs)
+        return self.run(*args, **{**kwargs, "stream": True})
 
     async def arun(
         self, *args: Any, backend: Backend | None = None, timeout: float | None = None, **kwargs: Any
@@ -389,22 +390,6 @@ class Function:
         state = self._open(call, backend)
         run = self._execute_async if self.is_async else self._execute
         return state, functools.partial(run, state, call)
-
-
-def _is_method(parameters: list[inspect.Parameter]) -> bool:
-    """Whether a function in a class takes the instance, and the state after it: its first parameter is called self or
-    cls, or the state is said to be the second, by its type or its usual names."""
-    first, second = parameters[0], parameters[1] if len(parameters) > 1 else None
-    if first.name in ("self", "cls"):
-        return True
-    return second is not None and _is_state(second) and not _is_state(first)
-
-
-def _is_state(parameter: inspect.Parameter) -> bool:
-    note = parameter.annotation
-    return (
-        note is State or (isinstance(note, str) and note.split(".")[-1] == "State") or parameter.name in ("s", "state")
-    )
 
 
 def _inherited_backend() -> Backend | None:

@@ -160,13 +160,15 @@ OPTION_NAMES = frozenset(_READERS) | frozenset(ALIASES) | frozenset(_ALWAYS)
 
 def asks_nothing(name: str, value: object) -> bool:
     """Whether ``name`` is an option that exists elsewhere and is not wanted here: None is "not given" of all names."""
-    return value is None and name in NOT_AVAILABLE
+    return value is None and (name in NOT_AVAILABLE or name == "stream")
 
 
 def unexpected(where: str, name: str, known: Iterable[str] = ()) -> TypeError:
     """The error for a keyword that ``where`` does not take; ``known`` are those it takes beside the options."""
     if name in NOT_AVAILABLE:
         return TypeError(f"{where}: {name}= is not available in this version; {NOT_AVAILABLE[name]}")
+    if name == "stream":
+        return TypeError(f"{where} takes no stream=; program.stream(...) gives a state that can be read as it grows")
     near = difflib.get_close_matches(name, sorted({*OPTION_NAMES, *known}), 1)
     hint = f"; did you mean {near[0]}?" if near else ""
     return TypeError(f"{where} got an unexpected keyword argument {name!r}{hint}")

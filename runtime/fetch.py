@@ -31,7 +31,6 @@ from .errors import ModelError
 Progress = Callable[[str, int, int], None]
 
 _POLL_S = 0.2
-_HUB_TIMEOUT_S = 10.0  # until the hub answers; a download has the client's own limits
 _CHUNK = 1 << 20
 
 
@@ -275,7 +274,7 @@ def fetch_from_hub(name: str, progress: Progress = no_progress) -> Path:
     try:
         # model_info asks once: the client's other calls retry an unreachable hub for half a minute or, without an
         # answer, for ever
-        info = hub.HfApi().model_info(repository, timeout=_HUB_TIMEOUT_S)
+        info = hub.HfApi().model_info(repository, timeout=hub.constants.HF_HUB_ETAG_TIMEOUT)
         files = wanted_files(repository, [file.rfilename for file in info.siblings or ()], gguf)
         # exact names, escaped: a name is not a pattern
         exact = [re.sub(r"([*?\[])", r"[\1]", file) for file in files]

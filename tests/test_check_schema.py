@@ -92,6 +92,9 @@ def test_the_report_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (["nowhere.json"], "cannot read nowhere.json"),
         (["{file}", "--dot", "x.dot"], "a picture is drawn of a regex"),
         (["{file}", "--options", "{"], "--options is not JSON"),
+        (["{file}", "--options", "[1]"], "--options must be a JSON object"),
+        (["{file}", "--regex", "--dot", "/nowhere/x.dot"], "cannot write /nowhere/x.dot"),
+        (["/"], "cannot read /"),
         (["{file}", "--options", '{"draft": "1"}'], "draft '1' is not known"),
     ],
 )

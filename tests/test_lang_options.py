@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Iterator
 from typing import Any
@@ -51,8 +52,14 @@ def test_none_is_not_given_of_every_option(backend: FakeBackend) -> None:
         s += plait.gen_int(**options) + plait.gen_string(**options)
         s.fork(None, None).join(None)
 
-    for run in (program.run, program.stream, lambda **more: program.run_batch([()], num_threads=None, **more)[0]):
-        state = run(backend=backend, timeout=None, **options)
+    def batch(**more: Any) -> plait.State:
+        return program.run_batch([()], num_threads=None, progress_bar=None, generator_style=None, **more)[0]  # type: ignore[arg-type]
+
+    def on_a_loop(**more: Any) -> plait.State:
+        return asyncio.run(program.arun(**more))
+
+    for run in (program.run, program.stream, batch, on_a_loop):
+        state = run(backend=backend, timeout=None, stream=None, **options)
         assert state.error() is None, state.error()
     assert [gen.sampling for gen in backend.ops(Gen)[:2]] == [Sampling(max_tokens=128), Sampling(max_tokens=128)]
     constraint = c.sep_by("a", ",", None, None) + c.json(None) + c.grammar("root ::= [a]", syntax=None, start=None)
@@ -72,6 +79,7 @@ def test_none_is_not_given_of_every_option(backend: FakeBackend) -> None:
         ),
         (lambda: plait.function(lambda s: None).run(time_out=3), "did you mean timeout"),
         (lambda: plait.function(lambda s: None).run_batch([()], numthreads=3), "did you mean num_threads"),
+        (lambda: plait.function(lambda s: None).run_batch([()], stream=True), r"no stream=; program\.stream"),
         (lambda: plait.function(num_api_spec_tokens=64), "num_api_spec_tokens= is not available.*leave it out"),
         (lambda: plait.Runtime(model_path="m"), "'model_path'; it is called model here"),
         (lambda: plait.Runtime(thread=2), "did you mean threads"),

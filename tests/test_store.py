@@ -346,7 +346,7 @@ def dead_hub(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
         monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", address)
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-        monkeypatch.setattr(fetch, "_HUB_TIMEOUT_S", 0.2)
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_ETAG_TIMEOUT", 0.2)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         yield said
 

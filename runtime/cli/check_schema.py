@@ -22,6 +22,8 @@ def check_schema(file: str, *, regex: bool, dot: str | None, svg: str | None, as
         given = json.loads(options)
     except json.JSONDecodeError as error:
         raise RequestError(f"--options is not JSON: {error}", "options") from None
+    if not isinstance(given, dict):
+        raise RequestError('--options must be a JSON object, such as {"strict": false}', "options")
     try:
         if regex:
             pattern = source.removesuffix("\n")
@@ -70,7 +72,10 @@ def _draw(pattern: str, dot: str | None, svg: str | None) -> None:
     text = picture.dot(Languages().regex(pattern, "python"))
     for target, content in ((dot, text), (svg, picture.svg(text) if svg else "")):
         if target:
-            Path(target).write_text(content, "utf-8")
+            try:
+                Path(target).write_text(content, "utf-8")
+            except OSError as error:
+                raise RequestError(f"cannot write {target}: {error}", "dot" if target == dot else "svg") from error
             print(f"written: {target}", file=sys.stderr)
 
 
