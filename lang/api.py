@@ -149,12 +149,16 @@ def select(
     choices_method: Method | None = None,
     *,
     seed: int | None = None,
+    **others: None,
 ) -> Expr:
     """Append the choice that the model finds likeliest, by ``choices_method``.
 
     Temperature 0, the default, takes the best score (the run's temperature does not apply); above 0 samples from
     softmax(score / temperature). ``s.result(name).scores`` has the scores in the order of ``choices``.
     """
+    for other, value in cast("dict[str, object]", others).items():
+        if value is not None:
+            raise TypeError(f"select takes name, choices, temperature, choices_method and seed, not {other!r}")
     name = _name(name)
     method = token_length_normalized if choices_method is None else choices_method
     if choices is None or isinstance(choices, str) or not isinstance(choices, Sequence):

@@ -583,6 +583,17 @@ def test_200_programs_with_one_failing(runtime: Runtime) -> None:
             assert state.ret_value.startswith(f"{i} ")
 
 
+def test_top_p_zero_is_greedy_through_the_whole_stack(runtime: Runtime) -> None:
+    @function
+    def program(s: Any, **options: Any) -> None:
+        s += "x" + gen("x", 12, ignore_eos=True, **options)
+        s += " [" + gen("y", 12, regex="[a-z]{3,9}", **options) + "]"
+
+    greedy = program.run(backend=runtime, temperature=0).text()
+    for seed in range(3):
+        assert program.run(backend=runtime, temperature=5.0, top_p=0, seed=seed).text() == greedy
+
+
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [

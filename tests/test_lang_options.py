@@ -48,7 +48,9 @@ def test_none_is_not_given_of_every_option(backend: FakeBackend) -> None:
     @plait.function
     def program(s: plait.State) -> None:
         s += plait.gen(**{**nothing, **options}) + plait.gen("x", return_text_in_logprobs=True)
-        s += plait.select("y", ["a"], None, None, seed=None) + plait.gen("z", choices=["a"], **{**options, "n": None})
+        s += plait.select("y", ["a"], None, None, seed=None, max_tokens=None) + plait.gen(
+            "z", choices=["a"], **{**options, "n": None}
+        )
         s += plait.gen_int(**options) + plait.gen_string(**options)
         s.fork(None, None).join(None)
 
@@ -71,6 +73,7 @@ def test_none_is_not_given_of_every_option(backend: FakeBackend) -> None:
     ("call", "match"),
     [
         (lambda: plait.gen("x", max_token=3), "did you mean max_tokens"),
+        (lambda: plait.select("x", ["a"], max_tokens=3), "select takes name, choices, .* not 'max_tokens'"),
         (lambda: plait.gen("x", jsonschema={}), "did you mean json_schema"),
         (lambda: plait.function(lambda s, topic: None).run(topics="x"), "did you mean topic"),
         (
