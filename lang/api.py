@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from ..runtime.errors import InvalidValue
 from ..runtime.protocol import Method, Role
 from .constraint import Constraint
 from .expr import Expr, ExprList, GenExpr, RoleBeginExpr, RoleEndExpr, SelectExpr, as_expr, parts
 from .forms import form_of
-from .notices import caller
+from .notices import caller, say
 from .sampling import GenOptions, normalize, number, spelled, whole
 
 #: How ``select`` scores its choices; see docs/architecture.md and ``runtime/core/choices.py``.
@@ -22,6 +22,13 @@ METHODS: tuple[Method, ...] = (
     greedy_token_selection,
     unconditional_likelihood_normalized,
 )
+
+
+#: gen's keywords beside the options, for a slip in a name
+_KEYWORDS = (
+    "regex", "json_schema", "schema", "grammar", "constraint", "dtype", "choices", "choices_method", "syntax", "start",
+    "any_order", "undeclared", "whitespace", "strict", "format", "documents",
+)  # fmt: skip
 
 
 def _name(name: object) -> str | None:
@@ -79,11 +86,11 @@ def gen(
     }
     kinds = {"regex": regex, "json_schema": json_schema, "schema": schema, "grammar": grammar, "constraint": constraint}
     if choices is not None:
-        rest = {**kinds, "dtype": dtype, "syntax": syntax, "start": start, **layout, "documents": documents}
-        return _choice_gen(name, choices, choices_method, given, rest)
+        rest = {"syntax": syntax, "start": start, **layout, "documents": documents}
+        return _choice_gen(name, choices, choices_method, given, {**kinds, "dtype": dtype}, rest)
     if choices_method is not None:
         raise InvalidValue("choices_method needs choices=", "choices_method")
-    normalized = normalize("gen", given)
+    normalized = normalize("gen", given, _KEYWORDS)
     form = form_of(
         regex=regex,
         json_schema=json_schema,
@@ -108,20 +115,23 @@ def _choice_gen(
     choices: Sequence[str],
     method: Method | None,
     given: dict[str, Any],
+    kinds: Mapping[str, object],
     rest: Mapping[str, object],
 ) -> Expr:
+    for kind, value in kinds.items():
+        if value is not None:
+            raise InvalidValue(
+                f"choices cannot be combined with {kind}: each says what the whole text must be; give one", kind
+            )
+    normalize("gen", given, _KEYWORDS)  # a wrong value or name is an error here too
     given = {key: value for key, value in given.items() if value is not None}
-    temperature = given.pop("temperature", 0.0)
-    seed = given.pop("seed", None)
-    clashes = [*given, *(key for key, value in rest.items() if value is not None)]
-    if clashes:
-        normalize("gen", given)  # a name that nobody knows is the more useful error
-        raise InvalidValue(
-            f"choices cannot be combined with {clashes[0]}: a gen with choices is a select, which takes only "
-            "temperature, seed and choices_method",
-            clashes[0],
-        )
-    return select(name, choices, temperature, method or token_length_normalized, seed=seed)
+    chosen = select(name, choices, given.pop("temperature", None), method, seed=given.pop("seed", None))
+    unused = [*given, *(key for key, value in rest.items() if value is not None)]
+    if unused:
+        what = "gen with choices" if name is None else f"gen {name!r} with choices"
+        message = f"{what} is a select, which samples no text: {', '.join(unused)} cannot act on it; leave it out"
+        say("choices", caller(), message)
+    return chosen
 
 
 def gen_int(name: str | None = None, max_tokens: int | None = None, **options: Unpack[GenOptions]) -> Expr:
@@ -137,33 +147,43 @@ def gen_string(name: str | None = None, max_tokens: int | None = None, **options
 def select(
     name: str | None = None,
     choices: Sequence[str] | None = None,
-    temperature: float = 0.0,
-    choices_method: Method = token_length_normalized,
+    temperature: float | None = None,
+    choices_method: Method | None = None,
     *,
     seed: int | None = None,
+    **others: None,
 ) -> Expr:
     """Append the choice that the model finds likeliest, by ``choices_method``.
 
-    Temperature 0 takes the best score (the run's temperature does not apply); above 0 samples from
+    Temperature 0, the default, takes the best score (the run's temperature does not apply); above 0 samples from
     softmax(score / temperature). ``s.result(name).scores`` has the scores in the order of ``choices``.
     """
+    for other, value in cast("dict[str, object]", others).items():
+        if value is not None:
+            raise TypeError(f"select takes name, choices, temperature, choices_method and seed, not {other!r}")
     name = _name(name)
+    method = token_length_normalized if choices_method is None else choices_method
     if choices is None or isinstance(choices, str) or not isinstance(choices, Sequence):
         raise InvalidValue(f"choices must be a list of strings, not {choices!r}", "choices")
     if not choices:
         raise InvalidValue("choices is empty: there is nothing to select from", "choices")
-    for choice in choices:
-        if not isinstance(choice, str) or not choice:
-            raise InvalidValue(f"choices must be non-empty strings, not {choice!r}", "choices")
+    for choice in cast("Sequence[object]", choices):
+        if not isinstance(choice, str):
+            how = ": write str(...) around each" if isinstance(choice, int | float) else ""
+            raise InvalidValue(f"choices must be strings, not {choice!r}{how}", "choices")
+        if not choice:
+            raise InvalidValue(
+                "choices must be non-empty strings: an empty one has no score. For a part that may be missing write "
+                "gen(constraint=...) with plait.constraints, as in c.choice(...).optional()",
+                "choices",
+            )
         spelled("choices", choice)
-    if choices_method not in METHODS:
-        raise InvalidValue(
-            f"choices_method must be one of {', '.join(METHODS)}, not {choices_method!r}", "choices_method"
-        )
-    heat = number("temperature", temperature)
+    if method not in METHODS:
+        raise InvalidValue(f"choices_method must be one of {', '.join(METHODS)}, not {method!r}", "choices_method")
+    heat = 0.0 if temperature is None else number("temperature", temperature)
     if not 0.0 <= heat <= 100.0:
         raise InvalidValue(f"temperature must be a number from 0 to 100, not {temperature!r}", "temperature")
-    return SelectExpr(name, tuple(choices), choices_method, heat, None if seed is None else whole("seed", seed))
+    return SelectExpr(name, tuple(choices), method, heat, None if seed is None else whole("seed", seed))
 
 
 def _turn(role: Role, expr: Expr | str) -> ExprList:

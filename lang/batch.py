@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import threading
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.errors import Aborted
+
+log = logging.getLogger("plait")
 
 if TYPE_CHECKING:
     from .state import State
@@ -46,6 +49,27 @@ def run_all(starts: Sequence[Start], *, is_async: bool, limit: int, progress_bar
         workers.close()
         if progress is not None:
             progress.close()
+
+
+def with_a_word_on_failures(name: str, states: Iterator[State]) -> Iterator[State]:
+    """``states``, and one line of log at their end if programs among them failed: whoever reads no error would take
+    the batch for a good one. (A log, and no warning: where those are errors, the batch would be lost.)"""
+    done, kinds, first = 0, Counter[str](), ""
+    try:
+        for state in states:
+            error = state.error()
+            if error is not None:
+                kinds[type(error).__name__] += 1
+                first = first or f"item {done}: {type(error).__name__}: {error}"
+            done += 1
+            yield state
+    finally:
+        if isinstance(states, Generator):
+            states.close()  # the workers and the bar go first
+        if kinds:
+            counts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+            message = "%s.run_batch(): %d of %d items failed (%s). The first is %s. state.error() tells each"
+            log.warning(message, name, kinds.total(), done, counts, first[:500])
 
 
 class _Crew:

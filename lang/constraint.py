@@ -62,11 +62,14 @@ class Constraint:
         """It, or nothing."""
         return self.repeat(0, 1)
 
-    def repeat(self, min: int = 0, max: int | None = None, *, separator: Constraint | str | None = None) -> Constraint:
+    def repeat(
+        self, min: int | None = None, max: int | None = None, *, separator: Constraint | str | None = None
+    ) -> Constraint:
         """It ``min`` to ``max`` times (None: as often as the model likes), with ``separator`` in between."""
         for name, count in (("min", min), ("max", max)):
             if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
                 raise InvalidValue(f"repeat: {name} must be a whole number of 0 or more, not {count!r}", name)
+        min = 0 if min is None else min
         if max is not None and max < min:
             raise InvalidValue(f"repeat: max ({max}) must not be below min ({min})", "max")
         data: dict[str, Any] = {"repeat": self._data, "min": min, "max": max}
@@ -128,13 +131,15 @@ def choice(*options: Constraint | str | Sequence[Constraint | str]) -> Constrain
     return Constraint({"any_of": [as_constraint(option).data for option in given]})
 
 
-def sep_by(item: Constraint | str, separator: Constraint | str, min: int = 0, max: int | None = None) -> Constraint:
+def sep_by(
+    item: Constraint | str, separator: Constraint | str, min: int | None = None, max: int | None = None
+) -> Constraint:
     """``item`` any number of times with ``separator`` in between."""
     return as_constraint(item).repeat(min, max, separator=separator)
 
 
 def json(
-    schema: Any = True,
+    schema: Any = None,
     *,
     any_order: bool | None = None,
     undeclared: bool | None = None,
@@ -145,15 +150,17 @@ def json(
 ) -> Constraint:
     """A JSON value: any (no argument), one of a JSON Schema (dict or JSON text), or one of a type."""
     options = json_options(any_order, undeclared, whitespace, strict, format)
+    schema = True if schema is None else schema
     if not isinstance(schema, str | Mapping | bool):
         schema = read_type(schema).schema
     return Constraint(schema_data(schema, options, documents))
 
 
-def grammar(text: str, *, syntax: str = "auto", start: str | None = None) -> Constraint:
+def grammar(text: str, *, syntax: str | None = None, start: str | None = None) -> Constraint:
     """A context-free grammar: GBNF (llama.cpp), EBNF (xgrammar, SGLang) or Lark (llguidance)."""
     if not isinstance(text, str) or not text.strip():
         raise InvalidValue(f"grammar must be a non-empty string, not {text!r}", "grammar")
+    syntax = "auto" if syntax is None else syntax
     if syntax not in SYNTAXES:
         raise InvalidValue(f"syntax must be one of {', '.join(SYNTAXES)}, not {syntax!r}", "syntax")
     if start is not None and (not isinstance(start, str) or not start):

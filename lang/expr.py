@@ -101,9 +101,30 @@ def as_expr(value: object) -> Expr:
         return value
     if isinstance(value, str):
         return Literal(without_surrogates(value))  # what the model will see
+    raise InvalidValue(_advice(value), "expr")
+
+
+def _advice(value: object) -> str:
+    """What to write instead of adding ``value``."""
+    from .function import Function  # programs and states are made of expressions
+    from .state import State
+
+    if isinstance(value, State):
+        return (
+            "a state cannot be added to a state: a program that is called has a state of its own; add its .text(), "
+            "or a value of it"
+        )
+    if isinstance(value, Function):
+        return f"the program {value.name} was added to a state: call it and add its text, {value.name}(...).text()"
     if value is None:
-        raise InvalidValue("None was added to a state: did a helper function forget to return its text?", "expr")
-    raise InvalidValue(
-        f"only text and expressions can be added to a state, not {type(value).__name__}; write str(...) around it",
-        "expr",
-    )
+        return "None was added to a state: did a helper function forget to return its text?"
+    kind = type(value).__name__
+    what = f"only text and expressions can be added to a state, not {kind}"
+    if callable(value):
+        name = getattr(value, "__name__", kind)
+        return f"{name} was added to a state without being called: write {name}(...)"
+    if isinstance(value, list | tuple):
+        return f'{what}; add one of its items, or "\\n".join(...) of them'
+    if isinstance(value, bytes):
+        return f"{what}; write .decode() behind it"
+    return f"{what}; write str(...) around it"

@@ -90,7 +90,7 @@ def form_of(
             raise InvalidValue(f"constraint must be made with plait.constraints, not {constraint!r}", "constraint")
         return _form("constraint", "a text of its constraint", constraint.data, _text, _text)
     if kind == "grammar":
-        made = grammar(grammar_text, syntax="auto" if syntax is None else syntax, start=start)  # type: ignore[arg-type]  # it checks them
+        made = grammar(grammar_text, syntax=syntax, start=start)  # type: ignore[arg-type]  # it checks them
         return _form("grammar", "a text of its grammar", made.data, _text, _text)
     if kind is None:
         return None

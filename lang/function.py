@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import difflib
 import functools
 import inspect
 import threading
@@ -14,17 +15,18 @@ from typing import Any, Literal, NoReturn, overload
 
 from ..runtime.backend import Backend
 from ..runtime.errors import InvalidValue
-from .batch import run_all
+from .batch import run_all, with_a_word_on_failures
 from .defaults import check_backend, default_backend
-from .notices import Notices
+from .methods import is_method
 from .program import ACTIVE, Program, derive_seed
-from .sampling import NOT_AVAILABLE, OPTION_NAMES, normalize, number, unexpected
+from .sampling import NOT_AVAILABLE, OPTION_NAMES, asks_nothing, normalize, number, unexpected
 from .state import State
 from .strand import Strand
 from .waiting import complete, complete_async, loop_is_running, on_event_loop
 
 #: Names that every run takes for itself, so no program parameter may have them.
 _RESERVED = ("backend", "stream", "timeout")
+_OF_BATCHES = ("num_threads", "progress_bar", "generator_style")
 
 #: Where ``arun`` of a plain ``def`` runs; such a thread mostly waits.
 _threads = ThreadPoolExecutor(max_workers=64, thread_name_prefix="plait-arun")
@@ -42,7 +44,8 @@ class Call:
 
 
 class Function:
-    """A program. The first parameter of its function (after ``self``, in a class) holds the state.
+    """A program. The first parameter of its function holds the state; in a class, it may be ``self`` (or ``cls``) and
+    the second the state.
 
     Every way to run it takes the program's own arguments, ``backend=``, ``timeout=`` (seconds for the whole run) and
     the sampling defaults of its gens (:class:`~plait.lang.sampling.SamplingOptions`, among them ``seed`` of the run);
@@ -51,6 +54,10 @@ class Function:
     """
 
     def __init__(self, func: Callable[..., Any]) -> None:
+        if isinstance(func, staticmethod):
+            func = func.__func__
+        if isinstance(func, classmethod):
+            raise TypeError("put @classmethod above @plait.function, not below it")
         if not callable(func):
             raise TypeError(f"@function takes a function, not {type(func).__name__}")
         if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
@@ -59,9 +66,8 @@ class Function:
         self.is_async = inspect.iscoroutinefunction(func)
         self._signature = inspect.signature(func)
         self._prefix: tuple[Any, ...] = ()  # the instance, of a method
-        self._is_method = False
+        self._takes_instance = False  # known: it stands in a class, or was read from an instance
         self._bound: dict[str, Any] = {}
-        self._notices = Notices()
         parameters = list(self._signature.parameters.values())
         if not parameters or parameters[0].kind in (parameters[0].KEYWORD_ONLY, parameters[0].VAR_KEYWORD):
             raise TypeError(
@@ -75,6 +81,7 @@ class Function:
                     parameter.name,
                 )
         functools.update_wrapper(self, func)
+        self._is_method = is_method(parameters)
 
     @property
     def name(self) -> str:
@@ -90,30 +97,32 @@ class Function:
     # ------------------------------------------------------------ methods and binding
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self._is_method = True
+        if self._is_method:
+            self._takes_instance = True
 
     def __get__(self, instance: Any, owner: type | None = None) -> Function:
-        return self if instance is None else self._with(prefix=(instance,))
+        return self if instance is None or not self._is_method else self._with(prefix=(instance,))
 
     def bind(self, **arguments: Any) -> Function:
         """A program with these arguments already given; arguments of a run win over them."""
         known = self._parameter_names()
         for name in arguments:
             if name not in known and not self._takes_any_keyword():
-                raise TypeError(f"{self.name}() has no parameter {name!r} to bind")
+                near = difflib.get_close_matches(name, sorted(known), 1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise TypeError(f"{self.name}() has no parameter {name!r} to bind{hint}")
         return self._with(bound={**self._bound, **arguments})
 
     def _with(self, prefix: tuple[Any, ...] | None = None, bound: dict[str, Any] | None = None) -> Function:
         other = Function(self.func)
         other._prefix = self._prefix if prefix is None else prefix
-        other._is_method = self._is_method
+        other._takes_instance = self._takes_instance
         other._bound = dict(self._bound) if bound is None else bound
-        other._notices = self._notices
         return other
 
     def _parameter_names(self) -> set[str]:
         """Those that may be given by keyword."""
-        before = 2 if self._is_method or self._prefix else 1
+        before = 2 if self._takes_instance or self._prefix else 1
         return {
             parameter.name
             for parameter in list(self._signature.parameters.values())[before:]
@@ -156,7 +165,7 @@ class Function:
 
     def stream(self, *args: Any, **kwargs: Any) -> State:
         """``run(stream=True)``: returns at once; read it with ``text_iter()``."""
-        return self.run(*args, stream=True, **kwargs)
+        return self.run(*args, **{**kwargs, "stream": True})
 
     async def arun(
         self, *args: Any, backend: Backend | None = None, timeout: float | None = None, **kwargs: Any
@@ -191,7 +200,7 @@ class Function:
         items: Iterable[Any],
         *,
         backend: Backend | None = None,
-        num_threads: int | str = "auto",
+        num_threads: int | str | None = "auto",
         progress_bar: bool = False,
         generator_style: bool = False,
         timeout: float | None = None,
@@ -206,7 +215,7 @@ class Function:
 
         Raises TypeError or InvalidValue for arguments that do not fit, before anything runs.
         """
-        limit = 64 if num_threads == "auto" else num_threads
+        limit = 64 if num_threads in ("auto", None) else num_threads
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise InvalidValue(
                 f"num_threads must be 'auto' or a whole number of 1 or more, not {num_threads!r}", "num_threads"
@@ -220,12 +229,13 @@ class Function:
             progress_bar=progress_bar,
             window=4 * limit if generator_style else len(calls),
         )
+        states = with_a_word_on_failures(self.name, states)
         return states if generator_style else list(states)
 
     def _batch_calls(self, items: list[Any], timeout: float | None, options: Mapping[str, Any]) -> list[Call]:
-        for name in options:
-            if name not in OPTION_NAMES:
-                raise unexpected(f"{self.name}.run_batch()", name)
+        for name, value in options.items():
+            if name not in OPTION_NAMES and not asks_nothing(name, value):
+                raise unexpected(f"{self.name}.run_batch()", name, (*_RESERVED, *_OF_BATCHES))
         calls = []
         seed = options.get("seed")
         if seed is None and (outer := ACTIVE.get()) is not None:
@@ -237,15 +247,23 @@ class Function:
                 args, kwargs = tuple(item), {}
             else:
                 raise InvalidValue(
-                    f"item {index} must be a dict or a tuple of the program's arguments, not {type(item).__name__}",
+                    f"item {index} must be a dict or a tuple of the program's arguments, not {type(item).__name__}: "
+                    f"write {self._row()}",
                     "items",
                 )
             own_seed = {} if seed is None else {"seed": derive_seed(seed, "item", index)}
             try:
                 calls.append(self._call(args, {}, timeout, program_kwargs=kwargs, options={**options, **own_seed}))
             except TypeError as error:
-                raise TypeError(f"item {index}: {error}") from None
+                hint = f" (a {type(item).__name__} of {len(args)} is taken as {len(args)} arguments; "
+                hint = f"{hint}write {self._row()})" if args else ""
+                raise TypeError(f"item {index}: {error}{hint}") from None
         return calls
+
+    def _row(self) -> str:
+        """What an item of a batch may look like."""
+        names = list(self._signature.parameters)[2 if self._takes_instance or self._prefix else 1 :]
+        return "{" + ", ".join(f"{name!r}: ..." for name in names) + "}"
 
     # ------------------------------------------------------------ the parts of a run
 
@@ -265,14 +283,14 @@ class Function:
         for name, value in kwargs.items():
             if name in names:
                 own[name] = value
-            elif name in OPTION_NAMES:
+            elif name in OPTION_NAMES or asks_nothing(name, value):
                 sampling[name] = value
             elif self._takes_any_keyword() and name not in NOT_AVAILABLE:
                 own[name] = value
             else:
-                raise unexpected(f"{self.name}()", name)
+                raise unexpected(f"{self.name}()", name, (*names, *_RESERVED))
         prefix = self._prefix
-        if self._is_method and not prefix:  # Class.program.run(instance, ...)
+        if self._takes_instance and not prefix:  # Class.program.run(instance, ...)
             prefix, args = args[:1], args[1:]
         try:
             self._signature.bind(*prefix, None, *args, **own)
@@ -292,15 +310,13 @@ class Function:
     def _open(self, call: Call, backend: Backend, *, streaming: bool = False) -> State:
         outer = ACTIVE.get()
         seed = outer.seed_of_call() if call.seed is None and outer is not None else call.seed
-        program = Program(
-            backend, call.options, seed=seed, streaming=streaming, timeout=call.timeout, notices=self._notices
-        )
+        program = Program(backend, call.options, seed=seed, streaming=streaming, timeout=call.timeout)
         strand = Strand(program)
         program.open_root(strand)
         return State(program, strand)
 
     def _invoke(self, state: State, call: Call) -> Any:
-        self_count = 1 if self._prefix or self._is_method else 0
+        self_count = 1 if self._prefix or self._takes_instance else 0
         return self.func(*call.args[:self_count], state, *call.args[self_count:], **call.kwargs)
 
     def _execute(self, state: State, call: Call) -> None:
@@ -390,7 +406,12 @@ def _backend_for(backend: Backend | None) -> Backend:
 @overload
 def function(func: Callable[..., Any]) -> Function: ...
 @overload
-def function(func: None = None) -> Callable[[Callable[..., Any]], Function]: ...
-def function(func: Callable[..., Any] | None = None) -> Function | Callable[[Callable[..., Any]], Function]:
+def function(func: None = None, **options: None) -> Callable[[Callable[..., Any]], Function]: ...
+def function(
+    func: Callable[..., Any] | None = None, **options: object
+) -> Function | Callable[[Callable[..., Any]], Function]:
     """Makes a function a program: ``@function`` or ``@function()``. See :class:`Function`."""
+    for name, value in options.items():
+        if not asks_nothing(name, value):
+            raise unexpected("function()", name)
     return Function if func is None else Function(func)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, overload
+from typing import TYPE_CHECKING, NoReturn, Self, overload
 
 from ..runtime.errors import InvalidValue
 from .expr import Expr, as_expr
@@ -49,11 +49,16 @@ class ForkGroup(Sequence["State"]):
     def __iter__(self) -> Iterator[State]:
         return iter(self._states)
 
-    def __iadd__(self, other: Expr | str | Sequence[Expr | str] | Callable[[int], Expr | str]) -> Self:
+    def __iadd__(  # type: ignore[misc]  # __add__ is there to refuse
+        self, other: Expr | str | Sequence[Expr | str] | Callable[[int], Expr | str]
+    ) -> Self:
         with self._parent._program.together():
             for state, expr in zip(self._states, self._one_each(other), strict=True):
                 state._strand.add(as_expr(expr))
         return self
+
+    def __add__(self, other: object) -> NoReturn:
+        raise InvalidValue("branches grow in place: write forks += ... instead of forks = forks + ...", "expr")
 
     def _one_each(self, other: object) -> Sequence[object]:
         if isinstance(other, str | Expr):
@@ -67,18 +72,19 @@ class ForkGroup(Sequence["State"]):
         as_expr(other)  # says what is wrong with it
         return []
 
-    def join(self, mode: str = "gather") -> None:
+    def join(self, mode: str | None = None) -> None:
         """Closes the branches and gives the parent their names: a list for each, in branch order, None where a branch
         has no such name. Mode "append" (or "concate_and_append") also appends their texts. Does not wait: reading does.
         A second join does nothing.
         """
         self._join(mode)
 
-    async def join_async(self, mode: str = "gather") -> None:
+    async def join_async(self, mode: str | None = None) -> None:
         """:meth:`join`, and waits until the branches have ended, well or not."""
         await complete_async(self._join(mode).until_finished())
 
-    def _join(self, mode: str) -> Outcome:
+    def _join(self, mode: str | None) -> Outcome:
+        mode = "gather" if mode is None else mode
         if mode not in _JOIN_MODES:
             raise InvalidValue(f"mode must be one of {', '.join(_JOIN_MODES)}, not {mode!r}", "mode")
         append = _JOIN_MODES[mode]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
+from types import CodeType
 from typing import NamedTuple
 
 
@@ -13,10 +14,11 @@ class PlaitWarning(UserWarning):
 
 
 class Site(NamedTuple):
-    """Where in the user's code a gen was written."""
+    """Where in the user's code something stands. ``code`` tells apart what has no file of its own (``<stdin>``)."""
 
     filename: str
     line: int
+    code: CodeType
 
 
 def caller() -> Site:
@@ -25,19 +27,28 @@ def caller() -> Site:
     package = __package__ or ""
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith(package + "."):
         frame = frame.f_back
-    return Site(frame.f_code.co_filename, frame.f_lineno)
+    return Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code)
 
 
-class Notices:
-    """What was already said. Each ``@function`` has one, so a program in a loop does not repeat itself."""
+#: (kind, file, line, hash of the code) of what was said: equal code made anew has an equal hash
+_said: dict[tuple[str, str, int, int], None] = {}
+_MOST = 4096
+_lock = threading.Lock()
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._said: set[tuple[str, Site]] = set()
 
-    def say(self, kind: str, site: Site, message: str) -> None:
-        with self._lock:
-            if (kind, site) in self._said:
-                return
-            self._said.add((kind, site))
-        warnings.warn_explicit(message, PlaitWarning, site.filename, site.line)
+def say(kind: str, site: Site, message: str) -> None:
+    """Warns once for each ``kind`` and place, also when the program there is made anew each time."""
+    key = (kind, site.filename, site.line, hash(site.code))
+    with _lock:
+        if key in _said:
+            return
+        if len(_said) >= _MOST:
+            del _said[next(iter(_said))]
+        _said[key] = None
+    warnings.warn_explicit(message, PlaitWarning, site.filename, site.line)
+
+
+def forget() -> None:
+    """As if nothing had been said yet; for tests."""
+    with _lock:
+        _said.clear()

@@ -15,7 +15,7 @@ from ..runtime.backend import Backend
 from ..runtime.errors import Aborted, BackendError, NotReady, PlaitError, RunTimeout, from_code
 from ..runtime.protocol import Action, Closed, Delta, Done, Event, Failed, Lost, Open, PromptLogprobs, Sampling
 from .expr import GenExpr
-from .notices import Notices, PlaitWarning
+from .notices import PlaitWarning, say
 from .outcome import Outcome
 from .waiting import Block, Read, Wait, on_event_loop, wait_blocking
 
@@ -46,7 +46,6 @@ class Program:
         seed: int | None = None,
         streaming: bool = False,
         timeout: float | None = None,
-        notices: Notices | None = None,
     ) -> None:
         self.backend = backend
         self.options = options  # normalized sampling options of the run
@@ -54,7 +53,6 @@ class Program:
         self.streaming = streaming
         self.timeout = timeout
         self.deadline = None if timeout is None else time.monotonic() + timeout
-        self.notices = notices or Notices()
         self.lock = threading.RLock()
         outer = ACTIVE.get()
         if outer is not None and outer.deadline is not None and outer.deadline < (self.deadline or math.inf):
@@ -236,18 +234,18 @@ class Program:
         for expr, sampling, outcome in self.gens:
             notes = next((done.notes for done in outcome.dones if done is not None and done.notes), ())
             if notes:
-                self.notices.say("relaxed", expr.site, f"{expr.label} (strict=False) relaxes: {'; '.join(notes)}")
+                say("relaxed", expr.site, f"{expr.label} (strict=False) relaxes: {'; '.join(notes)}")
             limited = [done for done in outcome.dones if done is not None and done.reason == "length"]
             more = f"give it more max_tokens than {sampling.max_tokens}" if sampling.max_tokens else "give it more room"
             if any(_whole(done) for done in limited):
-                self.notices.say(
+                say(
                     "wrapped",
                     expr.site,
                     f"{expr.label} was brought to an end (finish_reason='length', usage.wrapped): its value is whole, "
                     f"but the model had more to say; {more}, or wrap_up=False to have it cut",
                 )
             if sampling.max_tokens and not sampling.ignore_eos and any(not _whole(done) for done in limited):
-                self.notices.say(
+                say(
                     "cut",
                     expr.site,
                     f"{expr.label} was cut at max_tokens={sampling.max_tokens} (finish_reason='length'); give it more "

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import numbers
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from ..runtime.errors import InvalidValue
@@ -54,10 +55,14 @@ class SamplingOptions(GenOptions, total=False):
 #: Names that SGLang programs use for the same thing.
 ALIASES = {"max_new_tokens": "max_tokens", "return_logprob": "logprobs", "top_logprobs_num": "top_logprobs"}
 
+#: Names that SGLang has for what is so in any case: the text of each token stands in its logprob.
+_ALWAYS = ("return_text_in_logprobs",)
+
 #: Names that SGLang and others document and that this version does not have, with what to do instead.
 NOT_AVAILABLE = {
-    "return_text_in_logprobs": "logprobs=True always carries the text",
     "use_thread": "leave it out: a run takes no thread of its own",
+    "num_api_spec_tokens": "leave it out: the engine goes on from one gen to the next without a request in between",
+    "position_ids_offset": "leave it out: branches go on where they forked",
 }
 
 
@@ -159,27 +164,38 @@ _READERS: dict[str, Callable[[str, object], Any]] = {
 }
 #: options that are not of one sample
 _ASIDE = ("n", "constraint_backend")
-OPTION_NAMES = frozenset(_READERS) | frozenset(ALIASES)
+OPTION_NAMES = frozenset(_READERS) | frozenset(ALIASES) | frozenset(_ALWAYS)
 
 
-def unexpected(where: str, name: str) -> TypeError:
-    """The error for a keyword that ``where`` does not take."""
+def asks_nothing(name: str, value: object) -> bool:
+    """Whether ``name`` is an option that exists elsewhere and is not wanted here: None is "not given" of all names."""
+    return value is None and (name in NOT_AVAILABLE or name == "stream")
+
+
+def unexpected(where: str, name: str, known: Iterable[str] = ()) -> TypeError:
+    """The error for a keyword that ``where`` does not take; ``known`` are those it takes beside the options."""
     if name in NOT_AVAILABLE:
         return TypeError(f"{where}: {name}= is not available in this version; {NOT_AVAILABLE[name]}")
-    return TypeError(f"{where} got an unexpected keyword argument {name!r}")
+    if name == "stream":
+        return TypeError(f"{where} takes no stream=; program.stream(...) gives a state that can be read as it grows")
+    near = difflib.get_close_matches(name, sorted({*OPTION_NAMES, *known}), 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return TypeError(f"{where} got an unexpected keyword argument {name!r}{hint}")
 
 
-def normalize(where: str, options: Mapping[str, object]) -> dict[str, Any]:
+def normalize(where: str, options: Mapping[str, object], known: Iterable[str] = ()) -> dict[str, Any]:
     """The options that were given, checked and in wire form.
 
     Raises TypeError for a name ``where`` does not take, InvalidValue for a bad value; never changes ``options``.
     """
     given: dict[str, Any] = {}
     for name, value in options.items():
+        if asks_nothing(name, value) or name in _ALWAYS:
+            continue
         field = ALIASES.get(name, name)
         reader = _READERS.get(field)
         if reader is None:
-            raise unexpected(where, name)
+            raise unexpected(where, name, known)
         if value is None:
             continue
         if field in given:

@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..runtime.errors import InvalidValue
+from ..runtime.errors import InvalidValue, NotReady
 from ..runtime.protocol import Role
 from .expr import Expr, RoleBeginExpr, RoleEndExpr, as_expr
 from .program import Program
+from .sampling import unexpected
 from .strand import Strand
 from .variables import SetVariable, Variable, fork_error
 from .waiting import Read, Wait, complete, complete_async, texts, texts_async
@@ -23,6 +24,7 @@ _ELSEWHERE = {
     "image": "images are not available in this version",
     "video": "videos are not available in this version",
     "separate_reasoning": "it is not available in this version",
+    "to_dict": "{name: s[name] for name in s.names()} has its values",
 }
 
 
@@ -33,22 +35,24 @@ class State:
     the blocking reads raise NotReady for what is not there yet, and name their ``await`` form.
     """
 
-    def __init__(self, program: Program, strand: Strand) -> None:
+    def __init__(self, program: Program | None = None, strand: Strand | None = None) -> None:
+        if program is None or strand is None:
+            raise TypeError("a state is made by a program that runs: @plait.function def p(s): ..., then p.run()")
         self._program = program
         self._strand = strand
         self._ret_value: Any = None
 
     # ------------------------------------------------------------ growing
 
-    def __iadd__(self, expr: Expr | str) -> State:
-        if isinstance(expr, State):
-            raise InvalidValue(
-                "a state cannot be added to a state: a program that is called has a state of its own; add its .text(), "
-                "or a value of it",
-                "expr",
-            )
+    def __iadd__(self, expr: Expr | str) -> State:  # type: ignore[misc]  # __add__ is there to refuse
         self._strand.add(as_expr(expr))
         return self
+
+    def __add__(self, other: object) -> NoReturn:
+        raise InvalidValue("a state grows in place: write s += ... instead of s = s + ...", "expr")
+
+    def __radd__(self, other: object) -> NoReturn:
+        raise InvalidValue("a state is no part of an expression: write s.text() to put its text there", "expr")
 
     def __setitem__(self, name: str, value: Any) -> None:
         """Names are bound in program order: a later gen of this name replaces the value, and the other way round."""
@@ -81,10 +85,16 @@ class State:
 
     # ------------------------------------------------------------ branching
 
-    def fork(self, size: int = 1) -> ForkGroup:
-        """``size`` states that go on from here, at the same time. See :class:`~plait.lang.group.ForkGroup`."""
+    def fork(self, size: int | None = None, position_ids_offset: None = None) -> ForkGroup:
+        """``size`` states (1) that go on from here, at the same time. See :class:`~plait.lang.group.ForkGroup`.
+
+        ``position_ids_offset`` is SGLang's; only None is taken.
+        """
         from .group import ForkGroup  # a group is made of states
 
+        if position_ids_offset is not None:
+            raise unexpected("fork()", "position_ids_offset")
+        size = 1 if size is None else size
         if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 4096:
             raise InvalidValue(f"fork's size must be a whole number from 1 to 4096, not {size!r}", "size")
         return ForkGroup(self, [State(self._program, child) for child in self._strand.fork(size)])
@@ -105,8 +115,9 @@ class State:
     # ------------------------------------------------------------ values
 
     def __contains__(self, name: object) -> bool:
-        """Whether the program has given this name so far. Never waits."""
-        return name in self._strand.variables
+        """Whether the program has given this name so far, and it has not failed. Never waits."""
+        variable = self._strand.variables.get(name) if isinstance(name, str) else None
+        return variable is not None and not variable.failed()
 
     def __getitem__(self, name: str) -> Any:
         """The value, typed; a list after n > 1 or a join. Raises KeyError for a name the program does not give."""
@@ -130,7 +141,7 @@ class State:
         return complete(self._variable(name), self._program.block("it in the program that names it")).reference()
 
     def names(self) -> list[str]:
-        """The names given so far."""
+        """The names given so far, failed or not."""
         return list(self._strand.variables)
 
     # ------------------------------------------------------------ text
@@ -192,8 +203,37 @@ class State:
         """What the function returned; of a stream run, waits for it. Raises the program's own exception."""
         return complete(self._returned(), self._program.block("`await s.text_async()` first"))
 
+    def __str__(self) -> str:
+        """The text, for ``print``: never raises. Where something failed, what came before, and the error in brackets;
+        on an event loop, what is there."""
+        parts: list[str] = []
+        try:
+            for part in self.text_iter():
+                parts.append(part)  # one by one: what came before an error is kept
+        except NotReady:
+            pass
+        except Exception as error:
+            parts.append(f" [{type(error).__name__}: {error}]")
+        return "".join(parts)
+
     def __repr__(self) -> str:
-        return f"<State strand={self._strand.id} names={self.names()}>"
+        names = self.names()
+        shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+        failure = self._program.failure or self._strand.error
+        failed = "" if failure is None else f", {type(failure).__name__}"
+        return f"<plait.State {'ended' if self._strand.over else 'running'}{failed}, names: {shown or 'none'}>"
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(
+            "a state cannot be iterated over: s.text_iter() gives its text, {name: s[name] for name in s.names()} its "
+            "values"
+        )
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError(
+            "a state cannot be pickled or deep-copied: it belongs to its backend. Keep s.text(), s.messages() and "
+            "{name: s[name] for name in s.names()}; s.copy() and s.fork() branch it inside its program"
+        )
 
     def __getattr__(self, name: str) -> NoReturn:
         hint = f"; {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""

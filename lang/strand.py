@@ -21,6 +21,7 @@ from ..runtime.protocol import (
     VarRef,
 )
 from .expr import Expr, GenExpr, Literal, RefExpr, RoleBeginExpr, RoleEndExpr, SelectExpr, parts
+from .notices import caller, say
 from .outcome import Outcome, Piece
 from .program import GenRecord, Program
 from .sampling import merge
@@ -84,10 +85,15 @@ class Strand(Changing):
                 self._buffer.append(RoleBegin(op, role))
                 self.pieces.append(Piece(outcome=outcome, mark="begin", role=role))
             case RoleEndExpr(role):
+                if self.role is None:
+                    raise InvalidValue(f"the {role} turn cannot end here: no turn is open", "role")
                 if self.role != role:
-                    now = "no turn is open" if self.role is None else f"the open turn is {self.role}"
-                    raise InvalidValue(f"the {role} turn cannot end here: {now}", "role")
-                self.role = None
+                    say(
+                        "role",
+                        caller(),
+                        f"{role}_end() ends the {self.role} turn, which is the open one: write {self.role}_end()",
+                    )
+                role, self.role = self.role, None
                 op, outcome = self._waited_op(f"the end of the {role} turn")
                 self._buffer.append(RoleEnd(op))
                 self.pieces.append(Piece(outcome=outcome, mark="end", role=role))
@@ -123,7 +129,7 @@ class Strand(Changing):
             extra_stops=form.stops if form else (),
         )
         if form is None and self._ends_in_space():
-            self.program.notices.say(
+            say(
                 "space",
                 expr.site,
                 f"the text before {expr.label} ends in a space; most tokens carry their own leading space, so the "
@@ -247,7 +253,8 @@ class Strand(Changing):
             raise self.program.failure
         if self.over or self._closing:
             raise PlaitError(
-                "this state has ended (it was joined, or its program returned); nothing can be added to it"
+                "this state has ended (it was joined, or its program returned); nothing can be added to it. To go on, "
+                "begin another program with its text: s += earlier.text()"
             )
 
     # ------------------------------------------------------------ failing, on the backend's thread

@@ -43,6 +43,10 @@ class Variable(ABC):
     def reference(self) -> Expr:
         """Its text as an expression, without waiting for it."""
 
+    @abstractmethod
+    def failed(self) -> bool:
+        """Whether reading the value is known to raise. Never waits: what is still to come has not failed."""
+
 
 class SetVariable(Variable):
     """``s[name] = value``."""
@@ -56,6 +60,9 @@ class SetVariable(Variable):
 
     def reference(self) -> Expr:
         return Literal(str(self._value))
+
+    def failed(self) -> bool:
+        return False
 
 
 class OpVariable(Variable):
@@ -137,6 +144,13 @@ class OpVariable(Variable):
     def reference(self) -> Expr:
         return RefExpr(self._program, self.outcome, self._strand, self._op, 0)
 
+    def failed(self) -> bool:
+        if self.outcome.error is not None or not self.outcome.finished:
+            return self.outcome.error is not None
+        if self._form is None:
+            return False
+        return any(self._choice(choice).error is not None for choice in range(len(self.outcome.texts)))
+
 
 class ScopeVariable(Variable):
     """The text between the marks of ``with s.var_scope(name)``."""
@@ -160,6 +174,9 @@ class ScopeVariable(Variable):
 
     def reference(self) -> Expr:
         return ExprList(tuple(self._references()))
+
+    def failed(self) -> bool:
+        return any(piece.outcome is not None and piece.outcome.errors[piece.choice] for piece in self._pieces)
 
     def _references(self) -> Iterator[Expr]:
         for piece in self._pieces:
@@ -195,6 +212,9 @@ class JoinedVariable(Variable):
         if errors:
             raise fork_error(f"{self._name!r}", errors)
         return values
+
+    def failed(self) -> bool:
+        return any(branch is not None and branch.failed() for branch in self._branches)
 
     def stream(self) -> Read[None]:
         yield from ()  # a read, like its siblings

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from . import constraints, lang
@@ -103,6 +104,7 @@ _ELSEWHERE = {
     "trace": f"tracing is {_MISSING}",
     "RuntimeEndpoint": "use plait.connect(address), with the address that `plait serve --address` was given",
     "Engine": "use plait.Runtime(model)",
+    "global_config": "there is no global configuration: options go to gen, to a run, to plait.Runtime",
     **dict.fromkeys(("OpenAI", "Anthropic", "LiteLLM", "VertexAI"), "programs run on Plait's own runtime only"),
 }
 
@@ -121,7 +123,10 @@ def __getattr__(name: str) -> Any:
 
         return version("plait")
     if name in _ELSEWHERE:
-        raise AttributeError(f"plait.{name}: {_ELSEWHERE[name]}")
+        message = f"plait.{name}: {_ELSEWHERE[name]}"
+        if sys._getframe(1).f_code.co_name == "_handle_fromlist":  # `from plait import name` would hide the message
+            raise ImportError(message, name=__name__)
+        raise AttributeError(message)
     raise AttributeError(f"module 'plait' has no attribute {name!r}")
 
 

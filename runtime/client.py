@@ -34,12 +34,13 @@ from .protocol import (
 )
 
 
-def connect(address: str, timeout: float = 10) -> Client:
+def connect(address: str, timeout: float | None = None) -> Client:
     """The runtime that listens at ``address``: ``ipc:///path`` or ``tcp://host:port[?curve=KEY]``.
 
-    Raises ConnectTimeout if nobody answers within ``timeout`` seconds, ProtocolMismatch if the server is of another
-    version, InvalidValue for an address or a timeout that cannot be right.
+    Raises ConnectTimeout if nobody answers within ``timeout`` (10) seconds, ProtocolMismatch if the server is of
+    another version, InvalidValue for an address or a timeout that cannot be right.
     """
+    timeout = 10 if timeout is None else timeout
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= threading.TIMEOUT_MAX:
         raise InvalidValue(f"timeout must be a number of seconds above 0, not {timeout!r}", "timeout")
     return Client(address, timeout)

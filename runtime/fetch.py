@@ -272,7 +272,10 @@ def fetch_from_hub(name: str, progress: Progress = no_progress) -> Path:
         raise ModelError(f"{name} looks like a hub id; `pip install huggingface-hub` to fetch it") from error
     progress(f"asking the hub for {repository}", 0, 0)
     try:
-        files = wanted_files(repository, hub.HfApi().list_repo_files(repository), gguf)
+        # model_info asks once: the client's other calls retry an unreachable hub for half a minute or, without an
+        # answer, for ever
+        info = hub.HfApi().model_info(repository, timeout=hub.constants.HF_HUB_ETAG_TIMEOUT)
+        files = wanted_files(repository, [file.rfilename for file in info.siblings or ()], gguf)
         # exact names, escaped: a name is not a pattern
         exact = [re.sub(r"([*?\[])", r"[\1]", file) for file in files]
         snapshot = Path(hub.snapshot_download(repository, allow_patterns=exact))
@@ -287,9 +290,11 @@ def fetch_from_hub(name: str, progress: Progress = no_progress) -> Path:
     except Exception as error:  # the client raises whatever its HTTP library does; one clear line for all of them
         cached = _from_hub_cache(repository, gguf)
         if cached is None:
+            said = " ".join(str(error).split())[:300]
             raise ModelError(
-                f"cannot reach the hub for {name} and its cache has no whole copy: {type(error).__name__}: {error}"
+                f"cannot reach the hub for {name} and its cache has no whole copy: {type(error).__name__}: {said}"
             ) from error
+        progress(f"the hub cannot be reached; using the copy of {repository} in its cache", 0, 0)
         return cached
     return _model_in(snapshot, gguf)
 

@@ -54,7 +54,8 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How one gen samples. Declared here once; ``lang`` and the HTTP server fill it in.
 
-    ``max_tokens=None`` means the rest of the context. ``top_k=0`` and ``min_p=0`` switch those filters off.
+    ``max_tokens=None`` means the rest of the context. ``top_k=0`` and ``min_p=0`` switch those filters off; ``top_p=0``
+    keeps the likeliest token alone.
     ``logprobs`` are of the raw logits, before bias, penalties, mask and temperature. ``wrap_up``: with a constraint,
     a text that would be cut by ``max_tokens`` is brought to a whole one in time, where that is possible;
     the reason is "length" all the same. ``logprob_start_len``: the tokens of the prompt have theirs too, from this one
@@ -93,7 +94,7 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             ("max_tokens", self.max_tokens, 0, 2**31 - 1, "a whole number of 0 or more"),
             ("min_tokens", self.min_tokens, 0, 2**31 - 1, "a whole number of 0 or more"),
             ("temperature", self.temperature, 0.0, 100.0, "a number from 0 to 100"),
-            ("top_p", self.top_p, 0.0, 1.0, "a number above 0, up to 1"),
+            ("top_p", self.top_p, 0.0, 1.0, "a number from 0 (greedy) to 1"),
             ("top_k", self.top_k, 0, 2**31 - 1, "a whole number of 0 (off) or more"),
             ("min_p", self.min_p, 0.0, 1.0, "a number from 0 to 1"),
             ("repetition_penalty", self.repetition_penalty, 0.0, 100.0, "a number above 0, up to 100"),
@@ -109,8 +110,6 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         for name, value, low, high, want in ranges:
             if value is not None and not (math.isfinite(value) and low <= value <= high):
                 return name, f"{name} must be {want}, not {value!r}"
-        if self.top_p == 0.0:
-            return "top_p", "top_p must be above 0; use temperature=0 for greedy decoding"
         if self.repetition_penalty == 0.0:
             return "repetition_penalty", "repetition_penalty must be above 0; 1 switches it off"
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
@@ -119,7 +118,7 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             return "stop", f"at most 64 stop strings, not {len(self.stop)}"
         for text in self.stop:
             if not text:
-                return "stop", "a stop string must not be empty"
+                return "stop", "a stop string must not be empty: leave it out"
             if len(text) > 1024:
                 return "stop", "a stop string must not be longer than 1,024 characters"
         if len(self.stop_regex) > 16:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import difflib
+import logging
 import os
 import secrets
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from . import store, wire
@@ -26,7 +28,22 @@ from .models.card import read_card
 from .protocol import Abort, Action, Batch, Fragment, FrontMessage, Info, Lost
 from .tokenizer import load_tokenizer
 
+log = logging.getLogger(__name__)
+
 _MODES = ("auto", "reference", "exact")
+_OPTIONS = ("model", "mode", "threads", "kv_tokens", "address", "device")
+#: What other engines call it, or why it is not here.
+_ELSEWHERE = {
+    "model_path": "it is called model here",
+    "model_name": "it is called model here",
+    "tokenizer_path": "leave it out: the tokenizer comes with the model",
+    "max_total_tokens": "it is called kv_tokens here",
+    "mem_fraction_static": "the KV pool's size is kv_tokens=",
+    "tp_size": "leave it out: a model runs on one device",
+    "dp_size": "leave it out: a model runs on one device",
+    "port": "`plait serve --port` serves HTTP; address= serves programs",
+    "host": "`plait serve --host` serves HTTP; address= serves programs",
+}
 
 
 class Runtime:
@@ -47,12 +64,16 @@ class Runtime:
         self,
         model: str | Path | None = None,
         *,
-        mode: str = "auto",
+        mode: str | None = None,
         threads: int | None = None,
         kv_tokens: int | None = None,
         address: str | None = None,
-        device: str = "auto",
+        device: str | None = None,
+        **others: object,
     ) -> None:
+        refuse_others(others)
+        mode = "auto" if mode is None else mode
+        device = "auto" if device is None else device
         if mode not in _MODES:
             raise InvalidValue(f"mode must be one of {', '.join(_MODES)}, not {mode!r}", "mode")
         for name, value in (("threads", threads), ("kv_tokens", kv_tokens)):
@@ -62,6 +83,8 @@ class Runtime:
             parse(address)  # a bad one is said before anything is loaded
         path = store.resolve(model)
         card = read_card(path)
+        if card.config.cut is not None:
+            log.warning("%s: %s", card.name, card.config.cut)
         served = ServedModel.of(card, load_tokenizer(card))
         settings = Settings()
         command = CoreCommand(path, "exact" if mode == "auto" else mode, kv_tokens, threads, device)
@@ -208,6 +231,16 @@ class Runtime:
             self._dispatch.take(message.events)
         elif isinstance(message, Lost):
             self._dispatch.end(message)
+
+
+def refuse_others(others: Mapping[str, object]) -> None:
+    """Raises TypeError for keywords that a Runtime does not have, with the way out."""
+    for name, value in others.items():
+        if name in _ELSEWHERE and value is None:
+            continue
+        near = difflib.get_close_matches(name, _OPTIONS, 1)
+        hint = _ELSEWHERE.get(name) or (f"did you mean {near[0]}?" if near else f"it takes {', '.join(_OPTIONS)}")
+        raise TypeError(f"Runtime() got an unexpected keyword argument {name!r}; {hint}")
 
 
 def _close_at_exit(runtime: Runtime) -> None:

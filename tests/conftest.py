@@ -19,6 +19,14 @@ TESTS = Path(__file__).parent
 sys.path[:0] = [str(TESTS), str(TESTS.parent / "benchmarks")]
 
 
+@pytest.fixture(autouse=True)
+def nothing_said_yet() -> None:
+    """A warning comes once for each place; each test begins anew."""
+    from plait.lang import notices
+
+    notices.forget()
+
+
 @pytest.fixture(scope="session")
 def tiny_model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A seeded two-layer Llama with a 512-token byte-level vocabulary and a ChatML template, made in under a second."""

@@ -92,6 +92,9 @@ def test_the_report_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (["nowhere.json"], "cannot read nowhere.json"),
         (["{file}", "--dot", "x.dot"], "a picture is drawn of a regex"),
         (["{file}", "--options", "{"], "--options is not JSON"),
+        (["{file}", "--options", "[1]"], "--options must be a JSON object"),
+        (["{file}", "--regex", "--dot", "/nowhere/x.dot"], "cannot write /nowhere/x.dot"),
+        (["/"], "cannot read /"),
         (["{file}", "--options", '{"draft": "1"}'], "draft '1' is not known"),
     ],
 )
@@ -103,9 +106,23 @@ def test_bad_input_ends_with_2(
     assert said in capsys.readouterr().err
 
 
-def test_text_that_is_no_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(file(tmp_path, "{'a': 1}")) == 1
+@pytest.mark.parametrize("text", ["{'a': 1}", "", '{"a":', "{} {}", '{"maximum": NaN}', "type: object"])
+def test_text_that_is_no_json_cannot_be_read(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for more in ([], ["--json"]):
+        assert run(file(tmp_path, text), *more) == 2
+        said = capsys.readouterr()
+        assert said.out == "" and said.err.startswith(f"plait: error: {tmp_path / 'schema.json'} is not JSON: ")
+        assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["[1]", '"x"', "null", '{"a": 1, "a": 2}', "[" * 4000 + "]" * 4000])
+def test_json_that_is_no_schema_is_not_supported(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(file(tmp_path, text)) == 1
     assert "problem: " in capsys.readouterr().out
+
+
+def test_a_number_of_many_digits_is_json(tmp_path: Path) -> None:
+    assert run(file(tmp_path, '{"maximum": 1' + "0" * 5000 + "}")) in (0, 1)
 
 
 def test_a_regex_and_its_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

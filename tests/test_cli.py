@@ -2,41 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from server_fake import ScriptedBackend
+from talker import Talker
 
 import plait
 from plait.runtime.cli import backends, main
 from plait.runtime.cli import chat as chat_command
 from plait.runtime.cli.chat import Conversation
 from plait.runtime.cli.demo import table
-from plait.runtime.cli.serve import is_loopback
-from plait.runtime.errors import GenerationError
+from plait.runtime.cli.serve import bound, is_loopback
+from plait.runtime.errors import GenerationError, RequestError
 from plait.runtime.protocol import (
-    Action,
     Close,
-    Delta,
-    Done,
-    Event,
     Extend,
     Failed,
     Gen,
     Open,
-    RoleBegin,
     Sampling,
-    Text,
     Usage,
 )
 
@@ -73,10 +70,44 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.strip()[0].isdigit()
 
 
+def test_version_and_help_have_the_usual_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert plait_("version") == 0
+    version = capsys.readouterr().out
+    assert plait_("--version") == 0
+    assert capsys.readouterr().out == version
+    for command in ([], ["run"], ["chat"], ["check-schema"], ["model"], ["model", "add"]):
+        assert plait_(*command, "-h") == 0
+        short = capsys.readouterr().out
+        assert plait_(*command, "--help") == 0
+        assert capsys.readouterr().out == short and "-h, --help" in short
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("plait ", {"run", "demo", "serve", "chat", "check-schema", "env", "version", "model"}),
+        ("plait mod", {"model"}),
+        ("plait model ", {"add", "fetch", "list"}),
+        ("plait serve --mode ", {"auto", "exact", "reference"}),
+        ("plait run x.py --ba", {"--backend"}),
+    ],
+)
+def test_a_shell_completes(words: str, offered: set[str]) -> None:
+    asked = {"_PLAIT_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    command = [sys.executable, "-m", "plait"]
+    done = subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True, check=True, timeout=60)
+    assert set(done.stdout.split()) == offered and done.stderr == ""
+    source = subprocess.run(
+        [*command, "--show-completion", "bash"], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "_PLAIT_COMPLETE=complete_bash" in source.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "say"),
     [
         (["nothing"], "No such command"),
+        (["chat", "--top-p", "2"], "--top-p"),
         (["serve", "--port", "70000"], "--port"),
         (["serve", "--mode", "magic"], "--mode"),
         (["serve", "no-such-model", "--api-key", ""], "--api-key is empty"),
@@ -159,6 +190,43 @@ def test_run_gives_the_script_a_backend_and_its_arguments(
     assert (sys.argv, sys.path) == before
 
 
+@pytest.mark.parametrize(
+    ("arguments", "ours", "script_s"),
+    [
+        (["FILE", "--backend", "ipc:///x"], {"address": "ipc:///x"}, []),
+        (["--backend", "ipc:///x", "FILE", "a"], {"address": "ipc:///x"}, ["a"]),
+        (["FILE", "a", "--kv-tokens", "9", "b"], {"kv_tokens": 9}, ["a", "b"]),
+        (["FILE", "--", "--backend", "x", "-m", "y", "--help"], {}, ["--backend", "x", "-m", "y", "--help"]),
+        (["FILE", "--mode", "exact", "--", "--mode", "z"], {"mode": "exact"}, ["--mode", "z"]),
+        (["FILE", "--epochs", "3", "-v", "--name=x"], {}, ["--epochs", "3", "-v", "--name=x"]),
+        (["FILE", "--", "a", "--", "b"], {}, ["a", "--", "b"]),
+    ],
+)
+def test_options_before_the_dashes_are_ours(
+    arguments: list[str],
+    ours: dict[str, Any],
+    script_s: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from plait.runtime.cli import run
+
+    given: dict[str, Any] = {}
+
+    @contextlib.contextmanager
+    def opened(address: str | None, **options: Any) -> Iterator[Any]:
+        given.update(options, address=address)
+        yield ScriptedBackend()
+
+    monkeypatch.setattr(run, "opened", opened)
+    script = tmp_path / "script.py"
+    script.write_text("import sys\nprint(sys.argv[1:])\n")
+    assert plait_("run", *[str(script) if word == "FILE" else word for word in arguments]) == 0
+    assert capsys.readouterr().out == f"{script_s}\n"
+    assert {name: value for name, value in given.items() if value not in (None, "auto")} == ours
+
+
 def test_run_names_the_line_that_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,45 +248,6 @@ def test_run_names_the_line_that_failed(
 
 
 # ---------------------------------------------------------------- chat
-
-
-class Talker:
-    """Answers each turn with the number of roles it was sent; ``fault`` makes the next one go wrong."""
-
-    def __init__(self) -> None:
-        self.sent: list[Action] = []
-        self.aborted: list[int | None] = []
-        self.fault: Callable[[int, int], Event] | BaseException | None = None
-        self._last = 0
-
-    def allocate(self) -> int:
-        self._last += 1
-        return self._last
-
-    def info(self) -> Any:
-        return ScriptedBackend().info()
-
-    def abort(self, *, strand: int | None = None, program: int | None = None) -> None:
-        self.aborted.append(strand)
-
-    def close(self) -> None: ...
-
-    def submit(self, actions: Sequence[Action], listener: Callable[[Event], None]) -> None:
-        self.sent += actions
-        for action in actions:
-            if isinstance(action, Extend):
-                gen = next(op for op in action.ops if isinstance(op, Gen))
-                listener(Delta(action.strand, gen.op, 0, "answer "))
-                fault, self.fault = self.fault, None
-                if callable(fault):
-                    listener(fault(action.strand, gen.op))
-                else:
-                    count = sum(isinstance(op, RoleBegin) for op in action.ops)
-                    listener(Done(action.strand, gen.op, text=f"answer {count}"))
-
-    def texts(self) -> list[list[str]]:
-        extends = [action for action in self.sent if isinstance(action, Extend)]
-        return [[op.text for op in extend.ops if isinstance(op, Text)] for extend in extends]
 
 
 def conversation(backend: Talker, system: str | None = None) -> Conversation:
@@ -372,9 +401,43 @@ def test_serve_answers_and_a_signal_ends_it_in_order(number: signal.Signals) -> 
     assert (child.returncode, out, err) == (0, "aborted 1 closed\n", "")
 
 
-def test_a_port_in_use_is_said_before_anything_is_loaded(capsys: pytest.CaptureFixture[str]) -> None:
-    import socket
+def test_two_servers_never_have_one_port() -> None:
+    """Also while neither has begun to serve: the second is told before it loads anything."""
+    with bound("127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+        for host in ("127.0.0.1", "0.0.0.0"):
+            with pytest.raises(RequestError, match=f"cannot listen on {host}:{port}"), bound(host, port):
+                pass
+        reuse = socket.SO_REUSEPORT if hasattr(socket, "SO_REUSEPORT") else None
+        assert reuse is None or not first.getsockopt(socket.SOL_SOCKET, reuse)
+        with socket.create_connection(first.getsockname(), timeout=10) as early:
+            assert early.getpeername() == first.getsockname()  # it waits for the server, and is not refused
+    with bound("127.0.0.1", port):  # free again at once
+        pass
 
+
+def test_the_url_is_said_once_it_answers(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    import uvicorn
+
+    from plait.runtime.server.app import create_app
+    from plait.runtime.server.draining import DrainingServer
+    from plait.runtime.server.settings import ServerSettings
+
+    app = create_app(ScriptedBackend(), ServerSettings())
+    said: list[str] = []
+
+    async def startup(self: uvicorn.Server, sockets: list[socket.socket] | None = None) -> None:
+        said.append(capsys.readouterr().err)
+        self.started = len(said) == 1  # the second one fails
+
+    monkeypatch.setattr(uvicorn.Server, "startup", startup)
+    for _ in range(2):
+        asyncio.run(DrainingServer(app, 0, ready="at http://x").startup())
+        said.append(capsys.readouterr().err)
+    assert said == ["", "at http://x\n", "", ""]
+
+
+def test_a_port_in_use_is_said_before_anything_is_loaded(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -583,13 +583,24 @@ def test_200_programs_with_one_failing(runtime: Runtime) -> None:
             assert state.ret_value.startswith(f"{i} ")
 
 
+def test_top_p_zero_is_greedy_through_the_whole_stack(runtime: Runtime) -> None:
+    @function
+    def program(s: Any, **options: Any) -> None:
+        s += "x" + gen("x", 12, ignore_eos=True, **options)
+        s += " [" + gen("y", 12, regex="[a-z]{3,9}", **options) + "]"
+
+    greedy = program.run(backend=runtime, temperature=0).text()
+    for seed in range(3):
+        assert program.run(backend=runtime, temperature=5.0, top_p=0, seed=seed).text() == greedy
+
+
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
         ({"max_tokens": -1}, "max_tokens"),
         ({"n": 0}, "n"),
         ({"temperature": float("nan")}, "temperature"),
-        ({"top_p": 0.0}, "top_p"),
+        ({"top_p": -0.1}, "top_p"),
         ({"stop": ""}, "stop"),
         ({"stop_token_ids": [10**9]}, "stop_token_ids"),
     ],

@@ -315,7 +315,7 @@ def test_literal_ids(tiny: tuple[Tokenizer, str]) -> None:
         (gen(2, temperature=float("nan")), "temperature"),
         (gen(2, max_tokens=-1), "max_tokens"),
         (gen(2, stop=("",)), "stop"),
-        (gen(2, top_p=0.0), "top_p"),
+        (gen(2, top_p=-0.5), "top_p"),
         (gen(2, stop_token_ids=(512,)), "stop_token_ids"),
         (gen(2, n=0), "n"),
         (gen(2, n=129), "n"),

@@ -12,6 +12,7 @@ import pytest
 from fake_backend import FakeBackend
 
 import plait
+from plait.lang import notices
 from plait.lang.sampling import ALIASES, SamplingOptions, merge, normalize
 from plait.runtime.errors import InvalidConstraint, InvalidValue
 from plait.runtime.protocol import Close, Closed, Extend, Gen, Open, Regex, RoleBegin, Sampling, Select, Text, VarRef
@@ -166,7 +167,7 @@ def test_the_run_s_seed_is_the_strand_s_and_a_gen_s_is_its_own(backend: FakeBack
         ({"n": 0}, "n"),
         ({"temperature": math.nan}, "temperature"),
         ({"temperature": "hot"}, "temperature"),
-        ({"top_p": 0}, "top_p"),
+        ({"top_p": -0.1}, "top_p"),
         ({"stop": [""]}, "stop"),
         ({"stop": [3]}, "stop"),
         ({"stop_token_ids": [-2]}, "stop_token_ids"),
@@ -177,7 +178,8 @@ def test_the_run_s_seed_is_the_strand_s_and_a_gen_s_is_its_own(backend: FakeBack
         ({"choices": "abc"}, "choices"),
         ({"choices": ["a", ""]}, "choices"),
         ({"choices": ["a"], "regex": "b"}, "regex"),
-        ({"choices": ["a"], "max_tokens": 3}, "max_tokens"),
+        ({"choices": ["a"], "max_tokens": -3}, "max_tokens"),
+        ({"choices": ["a"], "dtype": int}, "dtype"),
         ({"choices": ["a"], "temperature": -1}, "temperature"),
         ({"choices": ["a"], "choices_method": "best"}, "choices_method"),
         ({"choices_method": "greedy_token_selection"}, "choices_method"),
@@ -234,7 +236,7 @@ def test_min_tokens_over_the_default_is_found_when_the_gen_is_added(backend: Fak
         program.run(backend=backend)
 
 
-@pytest.mark.parametrize("name", ["use_thread", "return_text_in_logprobs"])
+@pytest.mark.parametrize("name", ["use_thread", "num_api_spec_tokens"])
 def test_what_is_not_built_is_refused_by_name(name: str) -> None:
     with pytest.raises(TypeError, match=f"{name}= is not available"):
         plait.gen("x", **{name: "?"})  # type: ignore[misc]  # the point of the test
@@ -252,6 +254,9 @@ def test_what_is_not_built_is_refused_by_name(name: str) -> None:
 def test_names_that_are_not_built_are_absent(name: str, match: str) -> None:
     with pytest.raises(AttributeError, match=match):
         getattr(plait, name)
+    assert not hasattr(plait, name)
+    with pytest.raises(ImportError, match=match):
+        exec(f"from plait import {name}")
 
 
 def test_a_program_names_what_it_lacks() -> None:
@@ -517,7 +522,6 @@ def test_roles_make_messages_and_the_template_s_marks(backend: FakeBackend) -> N
     [
         plait.user(plait.system("x")),
         plait.user_begin() + plait.user_begin(),
-        plait.user_begin() + plait.assistant_end(),
         plait.user_end() + "x",
     ],
 )
@@ -528,6 +532,18 @@ def test_turns_do_not_nest_or_cross(backend: FakeBackend, expr: plait.Expr) -> N
 
     with pytest.raises(InvalidValue, match="turn"):
         program.run(backend=backend)
+
+
+def test_a_wrong_end_warns_and_ends_the_open_turn(backend: FakeBackend) -> None:
+    @plait.function
+    def program(s: plait.State) -> None:
+        s += plait.user("Hi") + plait.assistant_begin() + "1. A" + plait.user_end() + plait.user("Bye")
+
+    with pytest.warns(plait.PlaitWarning, match=r"user_end\(\) ends the assistant turn.*assistant_end\(\)") as caught:
+        states = [program.run(backend=backend) for _ in range(2)]
+    assert len(caught) == 1 and caught[0].filename == __file__
+    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "1. A"}]
+    assert [state.messages() for state in states] == [[*turns, {"role": "user", "content": "Bye"}]] * 2
 
 
 # ---------------------------------------------------------------- warnings
@@ -578,6 +594,38 @@ def test_a_space_before_a_gen_warns_once(backend: FakeBackend) -> None:
     program.run(backend=backend)
 
 
+def test_a_program_that_is_made_anew_warns_once_and_another_place_again(backend: FakeBackend) -> None:
+    backend = saying("one two three four")
+
+    def made() -> plait.Function:
+        @plait.function
+        def program(s: plait.State) -> None:
+            s += "go" + plait.gen("x", max_tokens=2)
+
+        return program
+
+    typed = "@plait.function\ndef program(s):\n    s += 'go' + plait.gen({!r}, max_tokens=2)\n"
+    with pytest.warns(plait.PlaitWarning, match="was cut") as caught:
+        for _ in range(3):
+            made().run(backend=backend)
+        for name in ("a", "b", "a", "b"):  # at one prompt, where every statement is line 1 of <stdin>
+            space: dict[str, Any] = {"plait": plait}
+            exec(compile(typed.format(name), "<stdin>", "exec"), space)
+            space["program"].run(backend=backend)
+    assert [str(warning.message)[:8] for warning in caught] == ["gen 'x' ", "gen 'a' ", "gen 'b' "]
+    backend.close()
+
+
+def test_what_was_said_has_a_bound() -> None:
+    code = test_what_was_said_has_a_bound.__code__
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for line in (*range(5000), 4999, 0):
+            notices.say("kind", notices.Site("x.py", line, code), "message")
+    assert len(caught) == 5001  # the first was forgotten, the last not
+    assert len(notices._said) <= 4096
+
+
 # ---------------------------------------------------------------- functions
 
 
@@ -595,7 +643,46 @@ def test_the_state_is_found_by_position(backend: FakeBackend) -> None:
         def fixed(st: plait.State, word: str) -> None:
             st += word + plait.gen("x")
 
+        @plait.function
+        def build(s, question, n=1):  # type: ignore[no-untyped-def]  # as SGLang's users write it
+            s += question + plait.gen("x", n=n)
+
+        @plait.function
+        @staticmethod
+        def other_way(st: plait.State, word: str) -> None:
+            st += word + plait.gen("x")
+
+        @classmethod
+        @plait.function
+        def of_class(cls, st: plait.State, word: str) -> str:
+            st += cls.prefix + word + plait.gen("x")
+            return cls.__name__
+
+        @plait.function
+        def named(me, state, word):  # type: ignore[no-untyped-def]
+            state += me.prefix + word + plait.gen("x")
+
+        def use(self, **arguments: Any) -> plait.State:
+            return self.build.run(backend=backend, **arguments)
+
     asker = Asker()
+    assert isinstance(asker.use(question="q", n=2)["x"], list)
+    for run in (asker.build.run, Asker.build.run, asker.build.bind(n=1).run):
+        assert run(question="q", n=1, backend=backend)["x"]
+        assert run("q", backend=backend)["x"]
+        assert backend.prompts[-1][0] == "q"
+    asker.other_way.run("o", backend=backend)
+    assert backend.prompts[-1][0] == "o"
+    asker.named.run("n", backend=backend)
+    Asker.named.run(asker, word="n", backend=backend)
+    assert [prompt for prompt, _ in backend.prompts[-2:]] == ["P:n", "P:n"]
+    assert (
+        asker.of_class.run("c", backend=backend).ret_value
+        == "Asker"
+        == Asker.of_class.run("c", backend=backend).ret_value
+    )
+    with pytest.raises(TypeError, match=r"@classmethod above @plait.function"):
+        plait.function(classmethod(lambda cls, s: None))  # type: ignore[arg-type]
     assert asker.ask.run("why", backend=backend, tail="?").ret_value == "why"
     assert backend.prompts[-1][0] == "P:why?"
     assert Asker.ask.run(asker, "how", backend=backend).ret_value == "how"
@@ -603,6 +690,27 @@ def test_the_state_is_found_by_position(backend: FakeBackend) -> None:
     assert backend.prompts[-1][0] == "w"
     states = asker.ask.bind(tail="!").run_batch([("a",), {"question": "b"}], backend=backend)
     assert [state.ret_value for state in states] == ["a", "b"]
+
+
+def test_a_program_may_be_an_attribute_of_a_class_or_an_instance(backend: FakeBackend) -> None:
+    @plait.function
+    def program(s: plait.State, word: str) -> str:
+        return word
+
+    class Holder:
+        shared = program
+
+        def __init__(self) -> None:
+            self.own = program.bind(word="own")
+
+    holder = Holder()
+    assert [holder.own.run(backend=backend).ret_value, holder.shared.run("a", backend=backend).ret_value] == [
+        "own",
+        "a",
+    ]
+    assert Holder.shared.run(word="b", backend=backend).ret_value == "b"
+    assert program.run("c", backend=backend).ret_value == "c"  # a class that holds it changes nothing for others
+    assert holder.shared.run_batch([("d",), {"word": "e"}], backend=backend)[1].ret_value == "e"
 
 
 def test_bind_keeps_its_own_arguments(backend: FakeBackend) -> None:  # fault 10

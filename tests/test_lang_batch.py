@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from fake_backend import FakeBackend
 
 import plait
 from plait.runtime.errors import InvalidValue
+from plait.runtime.protocol import Failed, Op
 
 
 @pytest.fixture
@@ -27,6 +29,10 @@ def plain(s: plait.State, number: int) -> int:
         raise ZeroDivisionError("seventy-seven")
     assert s["x"]
     return number
+
+
+def program(s: plait.State, number: int) -> None:
+    s += str(number)
 
 
 @plait.function
@@ -144,6 +150,49 @@ def test_the_progress_bar_counts_items(backend: FakeBackend, capsys: pytest.Capt
     assert capsys.readouterr().err == ""  # silent unless asked
     plain.run_batch([(1,), (77,), (3,)], backend=backend, progress_bar=True)
     assert "3/3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("program", [plain, asynchronous], ids=["def", "async def"])
+@pytest.mark.parametrize("generator", [False, True])
+def test_a_batch_that_failed_says_so_once(program: plait.Function, generator: bool, caplog: Any, capsys: Any) -> None:
+    """Also when nobody reads an error; failed ops that the program did not read count too."""
+
+    def fault(text: str, op: Op) -> Failed | None:
+        refused = text.startswith(("number 3:", "number 4:"))
+        return Failed(0, op.op, code="context_length", message="too long") if refused else None
+
+    backend = FakeBackend(fault=fault)
+    items = [(number,) for number in (1, 77, 3, 4)]
+    assert len(list(program.run_batch(items, backend=backend, generator_style=generator, num_threads=1))) == 4
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("plait", "WARNING")
+    said = record.getMessage()
+    assert "3 of 4 items failed (2 ContextLengthExceeded, 1 ZeroDivisionError)" in said
+    assert "The first is item 1: ZeroDivisionError: seventy-seven." in said
+    caplog.clear()
+    program.run_batch(items[:1], backend=backend)
+    assert caplog.records == []
+    backend.close()
+
+
+def test_a_batch_that_is_left_says_what_failed_so_far(backend: FakeBackend, caplog: Any) -> None:
+    states = plain.run_batch([(77,), *((i,) for i in range(20))], backend=backend, generator_style=True, num_threads=2)
+    assert next(states).error() is not None and next(states).error() is None
+    states.close()  # type: ignore[attr-defined]  # it is a generator
+    (record,) = caplog.records
+    assert "1 of 2 items failed (1 ZeroDivisionError)" in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("item", "match"),
+    [
+        (["a", "b"], r"item 0: program\(\): too many.*taken as 2 arguments.*\{'number': \.\.\.\}"),
+        ("text", r"item 0 must be a dict or a tuple of the program's arguments, not str.*\{'number': \.\.\.\}"),
+    ],
+)
+def test_a_row_that_does_not_fit_says_how_to_write_it(item: Any, match: str, backend: FakeBackend) -> None:
+    with pytest.raises((TypeError, InvalidValue), match=match):
+        plait.function(program).run_batch([item], backend=backend)
 
 
 def test_programs_of_a_batch_may_run_batches(backend: FakeBackend) -> None:

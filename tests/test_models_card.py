@@ -25,6 +25,7 @@ from tiny_model import (
 from plait.runtime.errors import ModelError
 from plait.runtime.models.card import ModelCard, read_card
 from plait.runtime.models.config import DecoderConfig, RopeScaling
+from plait.runtime.runtime import Runtime
 
 
 @pytest.fixture
@@ -110,6 +111,70 @@ def test_mistral_stops_at_its_window(folder: Path) -> None:
     assert config_of(folder, model_type="mistral", sliding_window=512).context == 512
     change(folder / "config.json", sliding_window=None)
     assert config_of(folder, model_type="mistral").context == 2048
+
+
+@pytest.mark.parametrize(
+    ("settings", "context"),
+    [
+        ({"model_type": "mistral", "sliding_window": 512}, 512),
+        ({"model_type": "mistral", "sliding_window": 8192}, 2048),
+        ({"model_type": "llama", "sliding_window": 512}, 2048),
+        ({"model_type": "qwen2", "sliding_window": 512}, 2048),  # not in use
+        ({"model_type": "qwen2", "sliding_window": 512, "use_sliding_window": True, "max_window_layers": 1}, 512),
+        ({"model_type": "qwen2", "sliding_window": 512, "use_sliding_window": True, "max_window_layers": 28}, 2048),
+        (
+            {
+                "model_type": "qwen3",
+                "sliding_window": 512,
+                "use_sliding_window": True,
+                "layer_types": ["full_attention", "sliding_attention"],
+                "head_dim": 32,
+            },
+            512,
+        ),
+        (
+            {
+                "model_type": "qwen3",
+                "sliding_window": 512,
+                "use_sliding_window": True,
+                "layer_types": ["full_attention", "full_attention"],
+                "head_dim": 32,
+            },
+            2048,
+        ),
+    ],
+)
+def test_a_sliding_window_in_use_cuts_the_context_and_says_so(
+    folder: Path, settings: dict[str, Any], context: int
+) -> None:
+    config = config_of(folder, **settings)
+    assert config.context == context
+    if context == 2048:
+        assert config.cut is None
+    else:
+        assert config.cut_from == 2048 and config.cut is not None
+        assert "context of 2,048 tokens is cut to 512" in config.cut
+
+
+def test_a_runtime_says_that_its_context_is_cut(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Runtime, "_begin", lambda self, *given: None)  # no core is needed
+    Runtime(folder)
+    assert caplog.records == []
+    change(folder / "config.json", model_type="mistral", sliding_window=512)
+    Runtime(folder)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING" and "model: its context of 2,048 tokens is cut to 512" in record.getMessage()
+
+
+def test_a_mistral_that_names_no_window_has_that_of_its_kind(folder: Path) -> None:
+    settings = json.loads((folder / "config.json").read_text())
+    settings.pop("sliding_window", None)
+    (folder / "config.json").write_text(
+        json.dumps({**settings, "model_type": "mistral", "max_position_embeddings": 32768})
+    )
+    assert (read_card(folder).config.context, read_card(folder).config.cut_from) == (4096, 32768)
 
 
 def test_qwen_has_what_its_config_does_not_say(folder: Path) -> None:

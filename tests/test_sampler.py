@@ -283,6 +283,16 @@ def test_a_tiny_top_p_keeps_one() -> None:
         assert one([0.0, 0.1, 0.0], SamplerRow(params(seed=seed, top_p=1e-9))).id == 1
 
 
+def test_top_p_zero_is_greedy() -> None:
+    """Also behind a mask, a bias and penalties: as temperature 0 is."""
+    for seed in range(20):
+        for values in ([0.0, 3.0, 3.0], [0.0, 1.0, 2.0]):
+            hot = one(values, SamplerRow(params(seed=seed, top_p=0.0, temperature=5.0)))
+            assert hot.id == one(values, SamplerRow(params(temperature=0.0))).id
+    biased = params(top_p=0.0, logit_bias={0: 9.0})
+    assert one([0.0, 1.0, 2.0], SamplerRow(biased)).id == 0
+
+
 def test_top_k_above_the_vocabulary_is_off() -> None:
     for seed in range(20):
         assert (

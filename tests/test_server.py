@@ -153,6 +153,47 @@ def test_null_means_absent_and_top_k_minus_one_means_off() -> None:
     assert next(iter(backend.strands.values())).gen.sampling == Sampling()
 
 
+def test_an_unknown_field_that_is_null_asks_for_nothing() -> None:
+    backend = ScriptedBackend()
+    assert chat(backend, guided_json=None, use_beam_search=None, temperature=0).status_code == 200
+    assert next(iter(backend.strands.values())).gen.sampling == Sampling(temperature=0)
+    assert chat(backend, guided_json=None, foo=1).json()["error"]["param"] == "foo"
+    assert chat(backend, messages=[{"role": "user", "content": "x", "cache": None}]).status_code == 200
+    part = {"type": "text", "text": "x", "cache_control": None}
+    assert chat(backend, messages=[{"role": "user", "content": [part]}]).status_code == 200
+    named = {"name": "x", "schema": {}, "strict": None, "foo": None}
+    for wanted in (
+        {"type": "text", "json_schema": None},
+        {"type": "json_object", "schema": None},
+        {"type": "json_schema", "json_schema": named, "strict": None},
+    ):
+        assert chat(backend, response_format=wanted).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        ({"max_tokens": -1}, Sampling()),
+        ({"stop": ""}, Sampling()),
+        ({"stop": []}, Sampling()),
+        ({"stop": ["", "a", ""]}, Sampling(stop=("a",))),
+        ({"top_p": 0}, Sampling(top_p=0.0)),
+    ],
+)
+def test_what_other_servers_take_for_none_is_taken(given: dict[str, Any], want: Sampling) -> None:
+    backend = ScriptedBackend()
+    for answer in (chat(backend, **given), complete(backend, **given)):
+        assert answer.status_code == 200, answer.text
+    assert [sent.gen.sampling for sent in backend.strands.values()] == [want, want]
+
+
+def test_minus_one_of_max_completion_tokens_is_the_rest_of_the_context_too() -> None:
+    backend = ScriptedBackend()
+    assert chat(backend, max_completion_tokens=-1, max_tokens=-1).status_code == 200
+    assert chat(backend, max_completion_tokens=-1, max_tokens=None).status_code == 200
+    assert {sent.gen.sampling.max_tokens for sent in backend.strands.values()} == {None}
+
+
 def test_fields_without_effect_are_accepted() -> None:
     body = {
         "user": "u",

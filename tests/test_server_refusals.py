@@ -27,20 +27,19 @@ RELAXED = "the pattern cannot be kept" + RELAXABLE
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("max_tokens", -1),
+        ("max_tokens", -2),
         ("max_tokens", 1.5),
         ("max_tokens", True),
         ("max_tokens", 10**30),
         ("temperature", -0.1),
         ("temperature", "hot"),
-        ("top_p", 0),
+        ("top_p", -0.1),
         ("top_p", 1.5),
         ("top_k", -2),
         ("min_p", 2),
         ("n", 0),
         ("n", 129),
         ("seed", 2**70),
-        ("stop", ""),
         ("stop", ["x"] * 65),
         ("presence_penalty", 3),
         ("frequency_penalty", -3),
@@ -87,8 +86,9 @@ def test_bad_values_name_their_field(field: str, value: Any) -> None:
         ("grammar", {"grammar": "root ::= x", "regex": "a"}),
         ("stop_regex", {"stop_regex": ""}),
         ("reasoning_effort", {"reasoning_effort": "high"}),
-        ("max_completion_tokens", {"max_completion_tokens": -1}),
+        ("max_completion_tokens", {"max_completion_tokens": -2}),
         ("max_tokens", {"max_tokens": 1, "max_completion_tokens": 2}),
+        ("max_tokens", {"max_tokens": -1, "max_completion_tokens": 2}),
         ("top_logprobs", {"top_logprobs": 2}),
         ("top_logprobs", {"logprobs": True, "top_logprobs": 21}),
         ("logprobs", {"logprobs": 1}),
@@ -176,6 +176,12 @@ def test_what_only_programs_can_ask_for_is_not_advised() -> None:
 def test_what_other_servers_call_otherwise_is_named() -> None:
     error = refused(chat(ScriptedBackend(), guided_json={}), "guided_json")
     assert error["message"] == "guided_json: this server knows no such field; it has response_format"
+
+
+def test_a_field_with_a_slip_in_its_name_is_told_the_name() -> None:
+    error = refused(chat(ScriptedBackend(), temprature=0), "temprature")
+    assert error["message"] == "temprature: this server knows no such field; did you mean temperature?"
+    assert "mean" not in refused(chat(ScriptedBackend(), foo=1), "foo")["message"]
 
 
 def test_model_may_be_left_out() -> None:

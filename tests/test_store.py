@@ -7,12 +7,15 @@ import hashlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 import threading
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -326,16 +329,46 @@ def test_repositories_that_hold_no_one_model(files: list[str], gguf: str | None,
         fetch.wanted_files("org/name", files, gguf)
 
 
-def test_hub_unreachable_is_one_clear_error(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(params=["refuses", "does not answer"])
+def dead_hub(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """An address where no hub is; what the hub's client says to people is collected."""
     import huggingface_hub
+    from huggingface_hub.utils import logging as words
 
-    def offline(self: object, repository: str) -> list[str]:
-        raise ConnectionError("no route")
+    said: list[str] = []
+    monkeypatch.setattr(
+        words.get_logger("huggingface_hub.utils._http"), "warning", lambda *line: said.append(str(line))
+    )
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        if request.param != "refuses":
+            listening.listen()
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", address)
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_ETAG_TIMEOUT", 0.2)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        yield said
 
-    monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_files", offline)
-    monkeypatch.setattr(fetch, "_from_hub_cache", lambda repository, gguf: None)
-    with pytest.raises(ModelError, match=r"cannot reach the hub for org/name.*no route"):
+
+def test_hub_unreachable_is_one_clear_error_after_one_try(models: Path, dead_hub: list[str]) -> None:
+    with pytest.raises(ModelError, match=r"cannot reach the hub for org/name.*no whole copy: \w+: .+") as caught:
         store.resolve("org/name")
+    assert "\n" not in str(caught.value)
+    assert dead_hub == []  # no retries
+
+
+def test_what_the_hub_s_cache_has_needs_no_hub(
+    models: Path, tmp_path: Path, dead_hub: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = tmp_path / "snapshot"
+    snapshot.mkdir()
+    (snapshot / "model.gguf").touch()
+    monkeypatch.setattr(fetch, "_from_hub_cache", lambda repository, gguf: snapshot / "model.gguf")
+    said: list[str] = []
+    found = store.fetch("org/name", lambda what, done, total: said.append(what))
+    assert found == snapshot / "model.gguf"
+    assert said[-1] == "the hub cannot be reached; using the copy of org/name in its cache"
 
 
 def test_hub_snapshot_takes_exactly_the_wanted_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,7 +380,9 @@ def test_hub_snapshot_takes_exactly_the_wanted_files(tmp_path: Path, monkeypatch
         asked.update(repository=repository, patterns=allow_patterns)
         return str(tmp_path)
 
-    monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_files", lambda self, repository: ["a[1].gguf", "b.gguf"])
+    files = [SimpleNamespace(rfilename=name) for name in ("a[1].gguf", "b.gguf")]
+    found = SimpleNamespace(siblings=files)
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda self, repository, timeout: found)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
     assert fetch.fetch_from_hub("org/name/a[1].gguf") == tmp_path / "a[1].gguf"
     assert asked == {"repository": "org/name", "patterns": ["a[[]1].gguf"]}

@@ -12,7 +12,7 @@ app = typer.Typer(
     name="plait",
     help="Plait: a structured-generation language and its runtime.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -33,10 +33,27 @@ BackendOption = Annotated[
 ]
 
 
-@app.command(context_settings={"allow_interspersed_args": False})
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Plait: a structured-generation language and its runtime."""
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
 def run(
     file: Annotated[str, typer.Argument(help="A Python file.")],
-    arguments: Annotated[list[str] | None, typer.Argument(help="Its arguments.")] = None,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="Its arguments. What stands behind -- is the script's alone.")
+    ] = None,
     model: ModelOption = None,
     backend: BackendOption = None,
     mode: ModeOption = "auto",
@@ -44,7 +61,9 @@ def run(
     kv_tokens: KvOption = None,
     device: DeviceOption = "auto",
 ) -> None:
-    """Run a script with a default backend that is already warm."""
+    """Run a script with a default backend that is already warm.
+
+    The options below may stand anywhere before a --, also behind FILE; every other option goes to the script."""
     from .run import run_script
 
     options = {"model": model, "mode": mode, "threads": threads, "kv_tokens": kv_tokens, "device": device}
@@ -116,8 +135,8 @@ def chat(
     model: ModelArgument = None,
     backend: BackendOption = None,
     system: Annotated[str | None, typer.Option(help="System prompt.")] = None,
-    temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.")] = 0.7,
-    top_p: Annotated[float, typer.Option(help="Nucleus.")] = 0.95,
+    temperature: Annotated[float, typer.Option(min=0.0, max=100.0, help="0 is greedy.")] = 0.7,
+    top_p: Annotated[float, typer.Option(min=0.0, max=1.0, help="Nucleus; 0 is greedy.")] = 0.95,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Of one answer.")] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same answers.")] = None,
     mode: ModeOption = "auto",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -28,8 +29,17 @@ from ..protocol import (
     Text,
 )
 from .backends import opened
+from .lines import at_terminal, lines
 
-_HELP = "Empty line or /exit leaves, /reset forgets, Ctrl-C stops an answer."
+_COMMANDS = {
+    "/help": "shows this",
+    "/reset": "forgets the conversation, but not the system prompt",
+    "/exit": "leaves, as /quit and Ctrl-D do",
+    "/quit": "leaves",
+}
+_KEYS = {"Ctrl-C": "stops an answer", "up, down": "what you said before", "//text": "says /text"}
+_HELP = "\n".join(f"  {name:<10}{what}" for name, what in {**_COMMANDS, **_KEYS}.items())
+_WORD = re.compile(r"/[A-Za-z?][\w-]*|/")
 
 
 class Conversation:
@@ -120,22 +130,23 @@ def chat(
     address: str | None, options: dict[str, Any], system: str | None, sampling: Sampling, seed: int | None
 ) -> None:
     with opened(address, **options) as backend:
-        info = backend.info()
-        interactive = sys.stdin.isatty()
+        interactive = at_terminal()
         if interactive:
-            print(f"{info.model}. {_HELP}", file=sys.stderr)
+            print(f"{backend.info().model}. /help lists what you can do.", file=sys.stderr)
         conversation = Conversation(backend, system, sampling, seed)
 
         def write(text: str) -> None:
             sys.stdout.write(text)
             sys.stdout.flush()
 
-        while (line := _ask(interactive)) is not None:
-            if line == "/reset":
-                conversation.reset()
+        for line in lines(tuple(_COMMANDS)):
+            if (word := _word(line)) is not None:
+                if word in ("/exit", "/quit"):
+                    break
+                _obey(word, conversation)
                 continue
             try:
-                done = conversation.say(line, write)
+                done = conversation.say(line.removeprefix("/") if line.startswith("//") else line, write)
             except PlaitError as error:
                 print(f"plait: error: {error}", file=sys.stderr)
                 if not interactive:
@@ -145,10 +156,19 @@ def chat(
         conversation.close()
 
 
-def _ask(interactive: bool) -> str | None:
-    try:
-        line = input("> " if interactive else "").strip()
-    except (EOFError, KeyboardInterrupt):
-        print(file=sys.stderr)
-        return None
-    return None if line in ("", "/exit", "/quit") else line
+def _word(line: str) -> str | None:
+    """``/word``, where the line is one; a path (``/etc/hosts``) or ``//text`` is none."""
+    first = line.split(maxsplit=1)[0]
+    return first if _WORD.fullmatch(first) else None
+
+
+def _obey(word: str, conversation: Conversation) -> None:
+    if word == "/reset":
+        conversation.reset()
+        print("(forgotten)", file=sys.stderr)
+    elif word == "/help":
+        print(_HELP, file=sys.stderr)
+    else:
+        print(
+            f"there is no {word}; /help lists what there is, and //... says a text with a / in front", file=sys.stderr
+        )

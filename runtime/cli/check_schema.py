@@ -22,6 +22,8 @@ def check_schema(file: str, *, regex: bool, dot: str | None, svg: str | None, as
         given = json.loads(options)
     except json.JSONDecodeError as error:
         raise RequestError(f"--options is not JSON: {error}", "options") from None
+    if not isinstance(given, dict):
+        raise RequestError('--options must be a JSON object, such as {"strict": false}', "options")
     try:
         if regex:
             pattern = source.removesuffix("\n")
@@ -29,6 +31,7 @@ def check_schema(file: str, *, regex: bool, dot: str | None, svg: str | None, as
             if report.supported:
                 _draw(pattern, dot, svg)
         else:
+            _must_be_json(source, file)
             report = schema_report(source, given)
     except ConstraintError as error:
         raise RequestError(str(error), "options") from error
@@ -38,6 +41,19 @@ def check_schema(file: str, *, regex: bool, dot: str | None, svg: str | None, as
         _print(report, "regex" if regex else "schema")
     if not report.supported:
         raise typer.Exit(1)
+
+
+def _must_be_json(source: str, file: str) -> None:
+    try:
+        json.loads(source, parse_int=str, parse_float=str, parse_constant=_no_json)
+    except RecursionError:
+        return  # it may well be JSON; the report says what of it is too deep
+    except ValueError as error:
+        raise RequestError(f"{'standard input' if file == '-' else file} is not JSON: {error}", "file") from None
+
+
+def _no_json(name: str) -> None:
+    raise ValueError(f"{name} is no JSON value")
 
 
 def _read(file: str) -> str:
@@ -56,7 +72,10 @@ def _draw(pattern: str, dot: str | None, svg: str | None) -> None:
     text = picture.dot(Languages().regex(pattern, "python"))
     for target, content in ((dot, text), (svg, picture.svg(text) if svg else "")):
         if target:
-            Path(target).write_text(content, "utf-8")
+            try:
+                Path(target).write_text(content, "utf-8")
+            except OSError as error:
+                raise RequestError(f"cannot write {target}: {error}", "dot" if target == dot else "svg") from error
             print(f"written: {target}", file=sys.stderr)
 
 

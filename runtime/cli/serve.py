@@ -17,6 +17,9 @@ from ..errors import RequestError
 from ..server.settings import ServerSettings
 from .backends import started
 
+#: As many as uvicorn asks for when it serves.
+_BACKLOG = 2048
+
 
 def serve(
     settings: ServerSettings, options: dict[str, Any], *, host: str, port: int, drain: int, access_log: bool
@@ -40,13 +43,11 @@ def serve(
             app = create_app(backend, settings, counters=backend.front.metrics)
             shown = f"[{host}]" if ":" in host else host
             number = listening.getsockname()[1]
-            print(
+            ready = (
                 f"plait: {info.model} ({info.mode}, {info.context_length} tokens of context, {info.kv_tokens} of KV) "
-                f"at http://{shown}:{number}/v1",
-                file=sys.stderr,
-                flush=True,
+                f"at http://{shown}:{number}/v1"
             )
-            DrainingServer(app, drain, access_log).run(sockets=[listening])
+            DrainingServer(app, drain, access_log, ready).run(sockets=[listening])
 
 
 def is_loopback(host: str) -> bool:
@@ -60,13 +61,18 @@ def is_loopback(host: str) -> bool:
 
 @contextmanager
 def bound(host: str, port: int) -> Iterator[socket.socket]:
-    """The listening address is taken before the model is loaded, so a port in use is said at once."""
+    """The address is taken before the model is loaded, so a port in use is said at once.
+
+    It listens at once too: two sockets that are bound and do not listen may share a port (SO_REUSEADDR, which a restart
+    needs), and then two servers would load a model for it. Who connects while the model loads waits for its answer.
+    """
     listening = None
     try:
         family, kind, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(where)
+        listening.listen(_BACKLOG)
     except OSError as error:
         if listening is not None:
             listening.close()

@@ -178,7 +178,7 @@ def _sample_row(raw: Row, row: SamplerRow, scratch: Row) -> Sampled:
     values, ids = row.adjusted(raw) if row.adjusts else (raw, None)
     if not len(values):
         return Sampled(-1, error="the constraint allows no token here")
-    if params.temperature == 0.0 or params.top_k == 1:
+    if params.temperature == 0.0 or params.top_k == 1 or params.top_p == 0.0:
         index = int(values.argmax())
         peak = values[index]  # argmax finds a NaN first, so a bad row is seen here
         if not np.isfinite(peak):

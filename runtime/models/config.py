@@ -39,8 +39,9 @@ class RopeScaling:
 class DecoderConfig:
     """A Llama-shaped decoder: pre-norm, rotary positions, grouped-query attention, gated SiLU feed-forward.
 
-    ``context`` in tokens. ``qkv_bias``, ``output_bias``, ``mlp_bias``: which projections add a bias. ``qk_norm``: q and
-    k are RMS-normed per head before rotation (Qwen3).
+    ``context`` in tokens; ``cut_from`` is what it would be without a sliding window: up to the window, windowed
+    attention is plain attention, and beyond it we would be wrong. ``qkv_bias``, ``output_bias``, ``mlp_bias``: which
+    projections add a bias. ``qk_norm``: q and k are RMS-normed per head before rotation (Qwen3).
     """
 
     architecture: str
@@ -60,6 +61,17 @@ class DecoderConfig:
     output_bias: bool = False
     mlp_bias: bool = False
     qk_norm: bool = False
+    cut_from: int | None = None
+
+    @property
+    def cut(self) -> str | None:
+        """What to tell whoever loads a model whose context is cut to its sliding window."""
+        if self.cut_from is None:
+            return None
+        return (
+            f"its context of {self.cut_from:,} tokens is cut to {self.context:,}: beyond its sliding window, which is "
+            "not computed, its texts would be wrong"
+        )
 
     def checked(self, where: str) -> DecoderConfig:
         """Itself, or ModelError naming the first number that cannot be. ``where``: the file, for the message."""
@@ -149,10 +161,9 @@ def config_from_json(where: str, data: Mapping[str, Any]) -> DecoderConfig:
     hidden, heads = fields.integer("hidden_size"), fields.integer("num_attention_heads")
     if heads < 1:
         raise ModelError(f"{where}: num_attention_heads is {heads}; the file is damaged, download it again")
-    context = fields.integer("max_position_embeddings", 2048)
-    if architecture == "mistral" or data.get("use_sliding_window"):
-        # Up to the window, windowed attention is plain attention; beyond it we would be wrong, so we stop there.
-        context = min(context, fields.integer("sliding_window", context))
+    layers = fields.integer("num_hidden_layers")
+    full = fields.integer("max_position_embeddings", 2048)
+    context = min(full, _window(fields, architecture, layers) or full)
     rope = _Fields(where, _rope_entries(data))
     if rope.number("partial_rotary_factor", 1.0) != 1.0:
         raise ModelError(f"{where}: partial_rotary_factor is not supported; use a model that rotates whole heads")
@@ -160,13 +171,14 @@ def config_from_json(where: str, data: Mapping[str, Any]) -> DecoderConfig:
     return DecoderConfig(
         architecture=architecture,
         hidden=hidden,
-        layers=fields.integer("num_hidden_layers"),
+        layers=layers,
         heads=heads,
         kv_heads=fields.integer("num_key_value_heads", heads),
         head_dim=fields.integer("head_dim", hidden // heads),
         feed_forward=fields.integer("intermediate_size"),
         vocab=fields.integer("vocab_size"),
         context=context,
+        cut_from=full if context < full else None,
         norm_eps=fields.number("rms_norm_eps", 1e-6),
         rope_theta=rope.number("rope_theta", 10000.0),
         rope_scaling=_scaling_from_json(where, rope),
@@ -176,6 +188,18 @@ def config_from_json(where: str, data: Mapping[str, Any]) -> DecoderConfig:
         mlp_bias=fields.flag("mlp_bias", False),
         qk_norm=architecture == "qwen3",
     ).checked(where)
+
+
+def _window(fields: _Fields, architecture: str, layers: int) -> int | None:
+    """How many tokens back some layer sees, where that is not all of them. The defaults are those of transformers."""
+    if architecture == "mistral":
+        return fields.integer("sliding_window", 4096) if fields.data.get("sliding_window", 4096) is not None else None
+    if not fields.flag("use_sliding_window", False):
+        return None
+    kinds = fields.data.get("layer_types")
+    first = fields.integer("max_window_layers", 28)
+    windowed = "sliding_attention" in kinds if isinstance(kinds, list) else first < layers
+    return fields.integer("sliding_window", 4096) if windowed else None
 
 
 def _rope_entries(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,6 +242,7 @@ def config_from_gguf(file: GGUFFile) -> DecoderConfig:
     if fields.integer(f"{name}.rope.dimension_count", head_dim) != head_dim:
         raise ModelError(f"{where}: partly rotated heads are not supported; use a model that rotates whole heads")
     context = fields.integer(f"{name}.context_length")
+    window = fields.integer(f"{name}.attention.sliding_window", context) or context
     embedding = file.tensors.get("token_embd.weight")
     tokens = file.metadata.get("tokenizer.ggml.tokens", [])
     listed = len(tokens) if isinstance(tokens, list) else 0
@@ -230,7 +255,8 @@ def config_from_gguf(file: GGUFFile) -> DecoderConfig:
         head_dim=head_dim,
         feed_forward=fields.integer(f"{name}.feed_forward_length"),
         vocab=embedding.shape[0] if embedding else fields.integer(f"{name}.vocab_size", listed),
-        context=min(context, fields.integer(f"{name}.attention.sliding_window", context) or context),
+        context=min(context, window),
+        cut_from=context if window < context else None,
         norm_eps=fields.number(f"{name}.attention.layer_norm_rms_epsilon"),
         rope_theta=fields.number(f"{name}.rope.freq_base", 10000.0),
         rope_scaling=_scaling_from_gguf(where, name, fields, "rope_freqs.weight" in file.tensors),

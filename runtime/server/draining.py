@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 
 import uvicorn
 from fastapi import FastAPI
@@ -14,9 +15,10 @@ _HEADER_BYTES = 64 * 1024
 
 
 class DrainingServer(uvicorn.Server):
-    """Serves ``create_app(...)`` until SIGTERM or SIGINT, and ``drain`` seconds more."""
+    """Serves ``create_app(...)`` until SIGTERM or SIGINT, and ``drain`` seconds more. Prints ``ready`` to stderr once
+    it answers."""
 
-    def __init__(self, app: FastAPI, drain: int, access_log: bool = False) -> None:
+    def __init__(self, app: FastAPI, drain: int, access_log: bool = False, ready: str | None = None) -> None:
         config = uvicorn.Config(
             app,
             http="h11",  # the one whose headers have a bound
@@ -32,6 +34,12 @@ class DrainingServer(uvicorn.Server):
         super().__init__(config)
         self._jobs = app.state.jobs
         self._drain = drain
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._ready is not None and self.started:
+            print(self._ready, file=sys.stderr, flush=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         timer = asyncio.get_running_loop().call_later(self._drain, self._jobs.end_all)

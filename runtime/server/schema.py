@@ -1,12 +1,13 @@
 """The bodies that requests may have. Unknown fields are refused, and so is every known field we would not honour.
 
-``null`` always means "absent", as OpenAI's clients use it. Three kinds of fields are declared: those that have an
-effect here; a caller's bookkeeping, which clients send by default and which means nothing to a single server; and
-:data:`NEUTRAL`, which are accepted only with a value that asks for nothing.
+``null`` always means "absent", as OpenAI's clients use it, also of a field that nobody here knows. Three kinds of
+fields are declared: those that have an effect here; a caller's bookkeeping, which clients send by default and which
+means nothing to a single server; and :data:`NEUTRAL`, which are accepted only with a value that asks for nothing.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import Annotated, TypeVar
 
@@ -158,12 +159,28 @@ def decode(data: bytes | msgspec.Raw, kind: type[T], where: str = "") -> T:
             path.append(named.group(1))
         param = ".".join(path).replace(".[", "[")
         code = "unknown_field" if "unknown field" in text else "invalid_value"
-        fault = "this server knows no such field" if code == "unknown_field" else _AT.sub("", text)
-        if code == "unknown_field" and param in _ELSEWHERE:
-            fault += f"; it has {_ELSEWHERE[param]}"
+        if code == "unknown_field" and (rest := _without_nulls(data, kind)) is not None:
+            return decode(rest, kind, where)
+        fault = _unknown(param, kind) if code == "unknown_field" else _AT.sub("", text)
         raise HttpProblem(400, f"{param}: {fault}" if param else fault, param or None, code=code) from error
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise HttpProblem(400, f"the body is not JSON: {error}", code="invalid_json") from error
+
+
+def _without_nulls(data: bytes | msgspec.Raw, kind: type) -> bytes | None:
+    """``data`` without the fields that ``kind`` does not have and that are null, or None if there are none."""
+    given = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    known = getattr(kind, "__struct_fields__", ())
+    kept = {name: value for name, value in given.items() if name in known or bytes(value) != b"null"}
+    return None if len(kept) == len(given) else msgspec.json.encode(kept)
+
+
+def _unknown(param: str, kind: type) -> str:
+    fault = "this server knows no such field"
+    if param in _ELSEWHERE:
+        return f"{fault}; it has {_ELSEWHERE[param]}"
+    near = difflib.get_close_matches(param.rpartition(".")[2], getattr(kind, "__struct_fields__", ()), 1)
+    return f"{fault}; did you mean {near[0]}?" if near else fault
 
 
 def refuse_unsupported(body: Body) -> None:

@@ -171,10 +171,12 @@ def _work(
     elif not 0 <= body.prompt_logprobs <= 20:
         wrong = f"prompt_logprobs must be a whole number from 0 to 20, not {body.prompt_logprobs}"
         raise bad_field("prompt_logprobs", wrong)
-    stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
+    # llama.cpp's clients send -1 for "the rest of the context", and an empty stop (string) for none
+    limit = None if max_tokens == -1 else max_tokens
+    stop = tuple(filter(None, (body.stop,) if isinstance(body.stop, str) else body.stop or ()))
     stop_regex = (body.stop_regex,) if isinstance(body.stop_regex, str) else tuple(body.stop_regex or ())
     given: dict[str, object] = {
-        "max_tokens": max_tokens,
+        "max_tokens": limit,
         "min_tokens": body.min_tokens,
         "temperature": body.temperature,
         "top_p": body.top_p,
@@ -231,6 +233,8 @@ def _logit_bias(given: dict[str, float] | None) -> dict[int, float]:
 
 def _response_format(given: object) -> Spec | None:
     """OpenAI's response_format. ``strict`` there is about their service: here a schema is always kept."""
+    if isinstance(given, dict):
+        given = {name: value for name, value in given.items() if value is not None}
     if given is None or given == {"type": "text"}:
         return None
     kind = given.get("type") if isinstance(given, dict) else None
@@ -244,7 +248,7 @@ def _response_format(given: object) -> Spec | None:
     if not isinstance(inner, dict) or set(given) - {"type", "json_schema"}:
         raise bad_field(where, f'{where} must be {{"name": ..., "schema": {{...}}}}')
     for name in inner:
-        if name not in ("name", "description", "schema", "strict"):
+        if name not in ("name", "description", "schema", "strict") and inner[name] is not None:
             raise bad_field(f"{where}.{name}", f"{where}: unknown field `{name}`", "unknown_field")
     schema = inner.get("schema")
     if not isinstance(schema, dict | bool):
@@ -295,7 +299,7 @@ def _message(message: ChatMessage, where: str) -> tuple[Role, str]:
         path = f"{where}.content[{k}]"
         if part.get("type") != "text":
             raise bad_field(f"{path}.type", f"{path}.type: only text parts are supported", "unsupported_field")
-        if extra := next((key for key in part if key not in ("type", "text")), None):
+        if extra := next((key for key in part if key not in ("type", "text") and part[key] is not None), None):
             raise bad_field(f"{path}.{extra}", f"{path}: unknown field `{extra}`", "unknown_field")
         if not isinstance(part.get("text"), str):
             raise bad_field(f"{path}.text", f"{path}.text must be a string")
