@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from ..runtime.errors import InvalidValue
-from ..runtime.protocol import MAX_N, Ending, Sampling, without_surrogates
+from ..runtime.protocol import MAX_N, Ending, Sampling, WrapUp, without_surrogates
 
 #: A program's gen stops here unless it, or the run, says otherwise. Over HTTP the default is the rest of the context.
 DEFAULT_MAX_TOKENS = 128
@@ -41,7 +41,7 @@ class GenOptions(TypedDict, total=False):
     logprobs: bool | None
     top_logprobs: int | None
     logprob_start_len: int | None
-    wrap_up: bool | None
+    wrap_up: WrapUp | None
     end: Ending | None
     constraint_backend: str | None
 
@@ -127,6 +127,14 @@ def biases(field: str, value: object) -> dict[int, float]:
     return {whole(field, token): number(field, bias) for token, bias in value.items()}
 
 
+def wrapping(field: str, value: object) -> WrapUp:
+    if value == "stop":
+        return "stop"
+    if not isinstance(value, bool):
+        raise InvalidValue(f'{field} must be True, False or "stop", not {value!r}', field)
+    return value
+
+
 def ending(field: str, value: object) -> str:
     if not isinstance(value, str):
         raise InvalidValue(f'{field} must be "natural" or "eos", not {value!r}', field)
@@ -158,7 +166,7 @@ _READERS: dict[str, Callable[[str, object], Any]] = {
     "logprobs": flag,
     "top_logprobs": whole,
     "logprob_start_len": whole,
-    "wrap_up": flag,
+    "wrap_up": wrapping,
     "end": ending,
     "constraint_backend": name_of,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -83,11 +84,23 @@ class OpVariable(Variable):
         self._strand = strand
         self._op = op
         self._form = form
+        self._lock = threading.RLock()
+        self._results: list[Result] | None = None
+        self._values: list[Any] = []
 
     def result(self) -> Read[Any]:
         yield from self.outcome.until_finished()
-        results = [self._choice(choice) for choice in range(len(self.outcome.texts))]
+        results = self._made()
         return results[0] if len(results) == 1 else results
+
+    def _made(self) -> list[Result]:
+        """Of each choice, made once: what a reader changes in a value lasts, and a type's own code runs once. The op
+        must be over."""
+        with self._lock:
+            if self._results is None:
+                self._results = [self._choice(choice) for choice in range(len(self.outcome.texts))]
+                self._values = [result.value for result in self._results]
+            return self._results
 
     def _choice(self, choice: int) -> Result:
         done, error = self.outcome.dones[choice], self.outcome.errors[choice]
@@ -119,24 +132,26 @@ class OpVariable(Variable):
         )
 
     def _read(self, form: Form, text: str, done: Done) -> tuple[Any, GenerationError | None]:
-        """The value, and why there is none. What was cut short is worth what ``form.partial`` makes of it."""
+        """The value, and why there is none. What was cut short is worth what ``form.partial`` makes of it; a whole
+        text is a value of its type, whatever ended it, or none."""
         if done.partial:
             return form.partial(text), None
         try:
             return form.value(text), None
         except (ValueError, TypeError) as problem:  # Pydantic's ValidationError is a ValueError
-            if done.reason != "stop" or done.matched is not None:  # cut where the text happened to be allowed to end
+            if done.reason == "abort":  # nobody may have been left to tell whether it is whole
                 return form.partial(text), None
             error = GenerationError(f"{self.outcome.label} is not {form.name}: {problem}", field=form.kind)
             error.__cause__ = problem
             return None, error
 
     def value(self) -> Read[Any]:
-        found: Result | list[Result] = yield from self.result()
-        for result in found if isinstance(found, list) else [found]:
+        yield from self.outcome.until_finished()
+        results = self._made()
+        for result in results:
             if result.error is not None:
                 raise result.error
-        return [result.value for result in found] if isinstance(found, list) else found.value
+        return results[0].value if len(results) == 1 else self._values
 
     def stream(self) -> Read[None]:
         yield from self.outcome.stream()
@@ -149,7 +164,7 @@ class OpVariable(Variable):
             return self.outcome.error is not None
         if self._form is None:
             return False
-        return any(self._choice(choice).error is not None for choice in range(len(self.outcome.texts)))
+        return any(result.error is not None for result in self._made())
 
 
 class ScopeVariable(Variable):
@@ -194,6 +209,8 @@ class JoinedVariable(Variable):
     def __init__(self, name: str, branches: Sequence[Variable | None]) -> None:
         self._name = name
         self._branches = tuple(branches)
+        self._lock = threading.Lock()
+        self._values: list[Any] | None = None  # made once, as those of the branches are
 
     def result(self) -> Read[Any]:
         results: list[Any] = []
@@ -211,7 +228,10 @@ class JoinedVariable(Variable):
                 errors[index] = error
         if errors:
             raise fork_error(f"{self._name!r}", errors)
-        return values
+        with self._lock:
+            if self._values is None:
+                self._values = values
+            return self._values
 
     def failed(self) -> bool:
         return any(branch is not None and branch.failed() for branch in self._branches)

@@ -24,6 +24,8 @@ MAX_CONSTRAINT_BYTES = 4 * 1024 * 1024  # of one constraint's specification, as 
 Reason = Literal["stop", "length", "abort"]
 #: how a constrained text ends that could go on, see :class:`Sampling`
 Ending = Literal["natural", "eos"]
+#: whether a constrained text is brought to an end in time, see :class:`Sampling`
+WrapUp = bool | Literal["stop"]
 Method = Literal["token_length_normalized", "greedy_token_selection", "unconditional_likelihood_normalized"]
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -58,7 +60,8 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     keeps the likeliest token alone.
     ``logprobs`` are of the raw logits, before bias, penalties, mask and temperature. ``wrap_up``: with a constraint,
     a text that would be cut by ``max_tokens`` is brought to a whole one in time, where that is possible;
-    the reason is "length" all the same. ``logprob_start_len``: the tokens of the prompt have theirs too, from this one
+    the reason is "length" all the same; "stop": then the reason is "stop", for readers who throw away whole values at
+    "length". ``logprob_start_len``: the tokens of the prompt have theirs too, from this one
     on (-1: none), with ``prompt_top_logprobs`` alternatives each; see :class:`PromptLogprobs`.
 
     ``end``, only with a constraint: where the text may end but could go on, "natural" (None, the default) lets the
@@ -83,7 +86,7 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     ignore_eos: bool = False
     logprobs: bool = False
     top_logprobs: int = 0
-    wrap_up: bool = True
+    wrap_up: WrapUp = True
     end: Ending | None = None
     logprob_start_len: int = -1
     prompt_top_logprobs: int = 0
@@ -105,6 +108,8 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             ("logprob_start_len", self.logprob_start_len, -1, 2**31 - 1, "a whole number of -1 (none) or more"),
             ("prompt_top_logprobs", self.prompt_top_logprobs, 0, 20, "a whole number from 0 to 20"),
         )
+        if self.wrap_up not in (True, False, "stop"):
+            return "wrap_up", f'wrap_up must be true, false or "stop", not {self.wrap_up!r}'
         if self.end not in (None, "natural", "eos"):
             return "end", f'end must be "natural" or "eos", not {self.end!r}'
         for name, value, low, high, want in ranges:

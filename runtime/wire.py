@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from .protocol import Message, Method, Reason, Usage, check_size
+from .protocol import Message, Method, Reason, Usage, WrapUp, check_size
 from .protocol import encode as encode
 from .protocol import fill as fill
 
@@ -48,7 +48,7 @@ class SampleParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     stop_ids: tuple[int, ...] = ()
     logprobs: bool = False
     top_logprobs: int = 0
-    wrap_up: bool = True
+    wrap_up: WrapUp = True
     end: TextEnd = "eos"
 
 

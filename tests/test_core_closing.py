@@ -70,6 +70,18 @@ def test_an_open_string_is_closed_in_time() -> None:
     assert ended.usage.completion == len(ended.ids)
 
 
+def test_a_whole_text_can_say_stop() -> None:
+    pattern = r'\{"a":"[^"\\]*","b":[0-9]{3}\}'
+    length = run(regex(pattern), hot(40, stop_ids=STOPS), ENDLESS).ended(1)
+    stop = run(regex(pattern), hot(40, stop_ids=STOPS, wrap_up="stop"), ENDLESS).ended(1)
+    assert (length.reason, stop.reason) == ("length", "stop")
+    assert (stop.ids, stop.usage.wrapped, stop.partial) == (length.ids, length.usage.wrapped, False)
+    cut = run(regex(r'"[a-z]{99}"'), hot(40, stop_ids=STOPS, wrap_up="stop")).ended(1)
+    assert (cut.reason, cut.partial) == ("length", True)
+    number = run(regex(r"[0-9]+"), hot(40, stop_ids=STOPS, wrap_up="stop", end="eos"), dict.fromkeys(STOPS, -90.0)).ended(1)
+    assert (number.reason, number.usage.wrapped) == ("length", 0), "max_tokens ended it, and nothing gave way"
+
+
 @pytest.mark.parametrize("limit", [24, 40, 80, 300])
 @pytest.mark.parametrize("seed", range(8))
 def test_every_text_of_a_recursive_schema_is_whole(seed: int, limit: int) -> None:

@@ -12,7 +12,9 @@ from typing import Any, TypeVar
 
 import httpx
 import openai
+import pydantic
 import pytest
+from openai.types.chat import ParsedChatCompletion
 from test_server import USER, chunks
 from test_server_lifecycle import Wire
 
@@ -31,9 +33,11 @@ def runtime(tiny_model_path: Path) -> Iterator[Runtime]:
         yield runtime
 
 
-def over(runtime: Runtime, use: Callable[[httpx.AsyncClient], Awaitable[T]]) -> T:
+def over(
+    runtime: Runtime, use: Callable[[httpx.AsyncClient], Awaitable[T]], settings: ServerSettings | None = None
+) -> T:
     async def go() -> T:
-        app = create_app(runtime, ServerSettings(), counters=runtime.front.metrics)
+        app = create_app(runtime, settings or ServerSettings(), counters=runtime.front.metrics)
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=60) as http:
             return await use(http)
@@ -149,6 +153,31 @@ def test_a_text_that_was_wrapped_up_is_whole_and_says_length(runtime: Runtime) -
     cut = chat(runtime, response_format=wanted, temperature=1, seed=seed, max_tokens=24, wrap_up=False).json()
     with pytest.raises(json.JSONDecodeError):
         json.loads(cut["choices"][0]["message"]["content"])
+
+
+def test_whole_values_reach_readers_that_throw_them_away_at_length(runtime: Runtime) -> None:
+    class Note(pydantic.BaseModel):
+        a: str
+
+    def parsed(seed: int, settings: ServerSettings | None = None, **extra: Any) -> ParsedChatCompletion[Note]:
+        async def use(http: httpx.AsyncClient) -> ParsedChatCompletion[Note]:
+            client = openai.AsyncOpenAI(api_key="k", base_url="http://test/v1", http_client=http, max_retries=0)
+            asked: Any = {"messages": USER, "response_format": Note, "max_tokens": 24, "temperature": 1, "seed": seed}
+            return await client.chat.completions.parse(model=runtime.info().model, extra_body=extra, **asked)
+
+        return over(runtime, use, settings)
+
+    def wrapped(answer: ParsedChatCompletion[Note]) -> int:
+        assert answer.usage is not None and answer.usage.completion_tokens_details is not None
+        extra = answer.usage.completion_tokens_details.model_extra
+        return 0 if extra is None else int(extra["wrapped_tokens"])
+
+    seed, answer = next((seed, one) for seed in range(8) if wrapped(one := parsed(seed, wrap_up="stop")))
+    assert isinstance(answer.choices[0].message.parsed, Note) and answer.choices[0].finish_reason == "stop"
+    assert parsed(seed, ServerSettings(wrap_up="stop")).choices[0].message == answer.choices[0].message
+    for settings, extra in ((None, {}), (ServerSettings(wrap_up="stop"), {"wrap_up": True})):
+        with pytest.raises(openai.LengthFinishReasonError):
+            parsed(seed, settings, **extra)
 
 
 def test_response_format_and_grammar_are_kept_and_bad_ones_refused(runtime: Runtime) -> None:

@@ -105,6 +105,14 @@ def serve(
         int, typer.Option(min=1, envvar="PLAIT_MAX_BODY", help="Bytes of a request's body; beyond it 413.")
     ] = 8 * 1024 * 1024,
     max_n: Annotated[int, typer.Option(min=1, max=128, envvar="PLAIT_MAX_N", help="Choices of one prompt.")] = 128,
+    wrap_up: Annotated[
+        Literal["on", "stop", "off"],
+        typer.Option(
+            envvar="PLAIT_WRAP_UP",
+            help='A constrained text near max_tokens is ended whole and says "length" (on) or "stop" (stop), or is cut '
+            "(off), unless its request says otherwise.",
+        ),
+    ] = "on",
     drain: Annotated[
         int, typer.Option(min=0, envvar="PLAIT_DRAIN", help="Seconds that running requests get at shutdown.")
     ] = 5,
@@ -124,6 +132,7 @@ def serve(
         max_body=max_body,
         max_n=max_n,
         names=tuple(served_model_name or ()),
+        wrap_up="stop" if wrap_up == "stop" else wrap_up == "on",
     )
     options = {"model": model, "mode": mode, "threads": threads, "kv_tokens": kv_tokens, "device": device}
     options["address"] = address

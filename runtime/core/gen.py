@@ -25,6 +25,7 @@ from dataclasses import replace
 from ...constrained.interface import ConstraintError, Matcher, Unfinished
 from ...constrained.jump import settled_prefix
 from ...radix import SlotPool
+from ..protocol import Reason
 from ..wire import CoreLogprob, Ended, Sample, Started, Tokens
 from .account import Account
 from .batch import IntArray, Op, Segment
@@ -64,7 +65,7 @@ class Gen(Op):
         self._limit = min(request.params.max_tokens, kit.context_length - seq.n)
         self._constraint = constraint
         self._matcher: Matcher | None = None  # once the constraint is built
-        wrap_up = constraint is not None and request.params.wrap_up
+        wrap_up = constraint is not None and request.params.wrap_up is not False
         self._closing = Closing(kit.vocabulary, self._limit) if wrap_up else None
         self._drawn: Sampled | None = None  # not yet taken, see pick
         self._free = False  # what is drawn next is held to no mask
@@ -334,7 +335,8 @@ class Gen(Op):
         if self._matcher is not None and self._matcher.finished:
             self._over()
         elif len(self._pieces) >= self._limit:
-            self.end = End("length")
+            wrapped = self._matcher is not None and self.account.wrapped > 0 and self._matcher.accepting
+            self.end = End(self._whole_reason if wrapped else "length")
         else:
             self._known = self._constraint is None or bool(self._pending)
 
@@ -358,7 +360,7 @@ class Gen(Op):
                 stop = self._scanner.completes(data)
         end = natural_end(self._matcher, vocabulary, data, stop, self._size, left)
         self._parted = drawn
-        self.end = replace(end, reason="length") if self.account.wrapped and end.matched is None else end
+        self.end = replace(end, reason=self._whole_reason) if end.matched is None else end
 
     def _release(self, data: bytes) -> None:
         self._data += data
@@ -415,7 +417,11 @@ class Gen(Op):
 
     def _over(self, matched: int | None = None) -> None:
         """The text is whole. Where max_tokens had its part in that, it is not what the model would have written."""
-        self.end = End("length" if self.account.wrapped else "stop", matched)
+        self.end = End(self._whole_reason, matched)
+
+    @property
+    def _whole_reason(self) -> Reason:
+        return "length" if self.account.wrapped and self.params.wrap_up != "stop" else "stop"
 
     def _take_again(self, token: int) -> None:
         """Go over what an earlier epoch sampled, as it did."""

@@ -64,7 +64,7 @@ class Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     repetition_penalty: float | None = None
     min_tokens: Int | None = None
     ignore_eos: bool | None = None
-    wrap_up: bool | None = None
+    wrap_up: bool | str | None = None
     end: str | None = None
     prompt_logprobs: Int | None = None
     stop_token_ids: list[Int] | None = None
