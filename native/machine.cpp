@@ -23,16 +23,22 @@ class Machine {
         return config;
     }
 
-    // Bytes of the one-way chain from `config`; stops before `most`.
+    // Bytes of the one-way chain from `config`; stops before `most`. A chain that needs something goes on from where it
+    // was when it is asked for again: a long literal needs a row for each of its characters.
     int64_t forced(int32_t config, uint8_t *data, int64_t most) {
-        int64_t length = 0;
-        while (length < most) {
-            int32_t byte = stacks.only_byte(config);
+        if (chain.start != config) chain = {config, config, {}};
+        while (static_cast<int64_t>(chain.bytes.size()) < most) {
+            int32_t byte = stacks.only_byte(chain.at);
             if (byte == DEAD) break;
             if (byte < 0) return byte;
-            if ((config = stacks.step(config, byte)) < 0) return config;
-            data[length++] = byte;
+            int32_t after = stacks.step(chain.at, byte);
+            if (after < 0) return after;
+            chain.at = after;
+            chain.bytes.push_back(static_cast<uint8_t>(byte));
         }
+        int64_t length = std::min<int64_t>(chain.bytes.size(), most);
+        std::copy_n(chain.bytes.begin(), length, data);
+        chain = {-1, -1, {}};
         return length;
     }
 
@@ -90,6 +96,11 @@ class Machine {
     }
 
   private:
+    struct {
+        int32_t start = -1, at = -1;
+        std::vector<uint8_t> bytes;
+    } chain;  // the forced run that is being walked
+
     // The lexemes of a configuration that have one mask, and the configuration after any of them has ended (-1: no
     // token goes on there, or nothing may).
     struct Part {

@@ -70,7 +70,7 @@ class FakeWorld:
     fail_starts: int = 0
     start_error: Exception = field(default_factory=lambda: ModelError("the fake model is broken"))
     stillborn: int = 0  # cores that die between their Ready and its being heard
-    fail_op: Callable[[wire.CoreOp], str | None] | None = None
+    fail_op: Callable[[wire.CoreOp], str | wire.OpFailed | None] | None = None
     epochs: list[FakeCore] = field(default_factory=list)
     frames: list[tuple[CoreItem, ...]] = field(default_factory=list)  # everything every core was sent
     seen: list[list[int]] = field(default_factory=list)  # of the present epoch: for cached counts
@@ -232,6 +232,8 @@ class FakeCore:
             if reason is not None:
                 self._drop_children(strand)
                 del self.strands[strand.sid]
+                if isinstance(reason, wire.OpFailed):
+                    return [*events, msgspec.structs.replace(reason, sid=strand.sid)]
                 return [*events, wire.OpFailed(strand.sid, op.op, getattr(op, "choice", 0), "internal", reason)]
             if isinstance(op, wire.Sample):
                 more = self._sample(strand, op)

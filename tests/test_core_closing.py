@@ -78,7 +78,9 @@ def test_a_whole_text_can_say_stop() -> None:
     assert (stop.ids, stop.usage.wrapped, stop.partial) == (length.ids, length.usage.wrapped, False)
     cut = run(regex(r'"[a-z]{99}"'), hot(40, stop_ids=STOPS, wrap_up="stop")).ended(1)
     assert (cut.reason, cut.partial) == ("length", True)
-    number = run(regex(r"[0-9]+"), hot(40, stop_ids=STOPS, wrap_up="stop", end="eos"), dict.fromkeys(STOPS, -90.0)).ended(1)
+    number = run(
+        regex(r"[0-9]+"), hot(40, stop_ids=STOPS, wrap_up="stop", end="eos"), dict.fromkeys(STOPS, -90.0)
+    ).ended(1)
     assert (number.reason, number.usage.wrapped) == ("length", 0), "max_tokens ended it, and nothing gave way"
 
 

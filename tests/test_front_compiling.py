@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
 from plait.constrained.compiler import notes_of, read_payload
+from plait.runtime.front import compiling
 from plait.runtime.front.compiling import CompilerChild
 from plait.runtime.front.constraints import Refused
 from plait.runtime.front.settings import Settings
@@ -67,6 +71,38 @@ def test_a_child_that_hangs_is_killed_and_the_next_request_served() -> None:
         assert first != second  # another process
 
     play(body, Settings(compile_timeout=0.5), sys.executable, "-c", "import msgspec\n" + SCRIPT)
+
+
+def test_what_a_killed_child_was_asked_is_asked_once_more(tmp_path: Path) -> None:
+    """It dies the first time only: somebody else killed it."""
+    once = tmp_path / "once"
+    script = SCRIPT.replace(
+        'if request.source == "die":',
+        f'if request.source == "killed" and not os.path.exists({str(once)!r}):\n'
+        f"        open({str(once)!r}, 'w').close()\n"
+        "        os._exit(9)\n"
+        '    if request.source == "die":',
+    )
+
+    async def body(child: CompilerChild) -> None:
+        first = await child.compile("regex", "a")
+        assert await child.compile("regex", "killed") != first, "another process answered"
+        with pytest.raises(Refused, match="memory or time"):
+            await child.compile("regex", "die")
+
+    play(body, Settings(), sys.executable, "-c", script)
+
+
+def test_a_child_that_somebody_stopped_is_replaced_at_once() -> None:
+    async def body(child: CompilerChild) -> None:
+        first = await child.compile("regex", "a")
+        os.kill(int(first), signal.SIGSTOP)
+        while not compiling._stopped(int(first)):
+            await asyncio.sleep(0.001)
+        assert await child.compile("regex", "a") != first
+        assert not Path(f"/proc/{int(first)}").exists(), "and it is gone"
+
+    play(body, Settings(compile_timeout=600), sys.executable, "-c", SCRIPT)
 
 
 def test_a_child_that_dies_is_replaced() -> None:

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_core import Client, FakeWorld, served, tiny_tokenizer
@@ -39,12 +40,12 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tokenizer]:
 
 
 def play(
-    tokenizer: Tokenizer, gens: list[Gen], compile: Compile, settings: Settings | None = None
+    tokenizer: Tokenizer, gens: list[Gen], compile: Compile, settings: Settings | None = None, **how: Any
 ) -> tuple[list[Done | Failed], FakeWorld]:
     """What comes of one strand for each gen."""
 
     async def main() -> tuple[list[Done | Failed], FakeWorld]:
-        world = FakeWorld(tokenizer)
+        world = FakeWorld(tokenizer, **how)
         front = Front(served(tokenizer, None), world.link, settings or Settings(), compile)
         await front.start()
         client = Client(front)
@@ -130,6 +131,19 @@ def test_a_refusal_names_the_caller_s_field(tiny: Tokenizer) -> None:
         ("invalid_value", "constraint_backend"),
         ("invalid_value", "stop_regex"),
     ]
+
+
+def test_what_the_core_finds_wrong_has_the_caller_s_field_too(tiny: Tokenizer) -> None:
+    def fault(op: wire.CoreOp) -> wire.OpFailed | None:
+        if isinstance(op, wire.Sample):
+            return wire.OpFailed(0, op.op, op.choice, "invalid_constraint", "it takes too long", "constraint")
+        return None
+
+    specs = [Regex("a"), *(Spec('{"a": 1}', field=name) for name in ("response_format", "grammar", "constraint"))]
+    answers, _ = play(tiny, [*map(gen, specs), Gen(2, Sampling(max_tokens=4), Regex("b"), 2)], taken, fail_op=fault)
+    said = {(answer.strand, answer.code, answer.field) for answer in answers if isinstance(answer, Failed)}
+    fields = ["regex", "response_format", "grammar", "constraint", "regex"]
+    assert said == {(number, "invalid_constraint", field) for number, field in enumerate(fields, 1)}
 
 
 def test_notes_come_with_the_answer(tiny: Tokenizer) -> None:

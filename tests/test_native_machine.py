@@ -344,3 +344,45 @@ def test_python_side_does_not_grow_with_steps() -> None:
         assert tracemalloc.get_traced_memory()[0] - before < 8_000_000
     finally:
         tracemalloc.stop()
+
+
+def literal_machine(length: int) -> NativeMachine:
+    """One lexeme of ``length`` characters: each needs a row of its own, which Python supplies."""
+    lexicon = Lexicon(small_vocabulary(list(BYTES)))
+    text = ("ab c" * length)[:length]
+    made = machine_of(
+        NativeMachine,
+        lexicon,
+        lambda lex, rules: rules.add(lambda: [(Lexeme(lex.languages.regex(text), False), b"!")]),
+    )
+    assert isinstance(made, NativeMachine)
+    return made
+
+
+def test_a_forced_run_that_was_broken_off_goes_on_whatever_is_asked_between() -> None:
+    machine = literal_machine(600)
+    whole = ("ab c" * 150).encode()
+    later = machine.step(machine.start, whole[:300])
+    for turn in range(10_000):
+        machine.deadline = time.monotonic()  # each turn supplies one thing and stops
+        try:
+            found = machine.forced(machine.start)
+            break
+        except Unfinished:
+            machine.deadline = None
+            if turn % 50 == 0:
+                assert machine.forced(later)[:1] == whole[300:301]
+        finally:
+            machine.deadline = None
+    assert turn > 100 and found == whole + b"!" and machine.forced(later) == whole[300:] + b"!"
+
+
+def test_a_long_literal_costs_no_more_a_character_than_a_short_one() -> None:
+    def cost(length: int) -> float:
+        machine = literal_machine(length)
+        begun = time.thread_time()
+        assert len(machine.forced(machine.start)) == length + 1
+        return (time.thread_time() - begun) / length
+
+    short, long = (min(cost(length) for _ in range(3)) for length in (250, 4000))
+    assert long < 4 * short  # each place walked from the beginning again: 9 x at this length

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from pathlib import Path
 
 from ...constrained.compiler_child import MAX_FRAME_BYTES, Reply, Request, decode_reply, frame
 from .constraints import Refused
@@ -69,28 +70,39 @@ class CompilerChild:
 
     async def compile(self, kind: str, source: str, backend: str = "plait", seconds: float | None = None) -> bytes:
         """The payload, within about ``seconds`` (None: half of what ``compile_timeout`` allows). Raises Refused, and
-        Late, which is one, when the time was up."""
-        limit = self._settings.compile_timeout
-        given = limit / 2 if seconds is None else seconds
+        Late, which is one, when the time was up.
+
+        A child that dies may have been killed by somebody, so what it was asked is asked once more, in a fresh one.
+        """
+        given = self._settings.compile_timeout / 2 if seconds is None else seconds
         async with self._lock:
-            if self._closed:
-                raise Refused("the runtime is shutting down")
-            await self._ensure()
-            try:
-                async with asyncio.timeout(min(limit, 2 * given + _GRACE)):
-                    reply = await self._ask(Request(self._next + 1, kind, source, given, backend))
-            except TimeoutError:
-                await self._kill()
-                raise Late(f"compiling it took longer than {limit:g} s: make it smaller") from None
-            except asyncio.IncompleteReadError:
-                await self._kill()
-                raise Refused("compiling it took more memory or time than is allowed: make it smaller") from None
-            except BaseException:
-                await self._kill()  # cancelled in the middle of an answer: the pipe is out of step
-                raise
+            for again in (False, True):
+                try:
+                    reply = await self._try(kind, source, backend, given)
+                    break
+                except asyncio.IncompleteReadError:
+                    if again:
+                        message = "compiling it took more memory or time than is allowed: make it smaller"
+                        raise Refused(message) from None
         if not reply.ok:
             raise (Late if reply.late else Refused)(reply.error)
         return reply.payload
+
+    async def _try(self, kind: str, source: str, backend: str, given: float) -> Reply:
+        """Raises IncompleteReadError if the child dies, and Late if it does not answer."""
+        if self._closed:
+            raise Refused("the runtime is shutting down")
+        await self._ensure()
+        limit = self._settings.compile_timeout
+        try:
+            async with asyncio.timeout(min(limit, 2 * given + _GRACE)):
+                return await self._ask(Request(self._next + 1, kind, source, given, backend))
+        except TimeoutError:
+            await self._kill()
+            raise Late(f"compiling it took longer than {limit:g} s: make it smaller") from None
+        except BaseException:
+            await self._kill()  # it died, or was cancelled in the middle of an answer: the pipe is out of step
+            raise
 
     async def close(self) -> None:
         self._closed = True
@@ -98,7 +110,7 @@ class CompilerChild:
 
     async def _ensure(self) -> None:
         """Start it. That has a clock of its own: a slow start is not the fault of the constraint."""
-        if self._process is not None and self._process.returncode is None:
+        if self._process is not None and self._process.returncode is None and not _stopped(self._process.pid):
             return
         await self._kill()
         try:
@@ -161,3 +173,12 @@ class CompilerChild:
         if process.stdin is not None:
             process.stdin.close()
         return await process.wait()
+
+
+def _stopped(pid: int) -> bool:
+    """Somebody sent it SIGSTOP: it would answer nothing until its time is up."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[:1] in (["T"], ["t"])

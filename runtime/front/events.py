@@ -222,13 +222,14 @@ class Answers:
         strand = self._front.sids.get(event.sid)
         if strand is None:
             return
-        error = OpError(event.code, event.message, event.field)
+        head = strand.head
+        field = head.field if head is not None and event.field == "constraint" else event.field
+        error = OpError(event.code, event.message, field)
         del self._front.sids[event.sid]  # the core closed it
         if strand.hidden:
             self._front.kill(strand, error)
             return
         pending = strand.unfinished.get(event.op)
-        head = strand.head
         if pending is None:  # an Append failed: so does the op it was for
             op = head.op.op if head is not None else event.op
             self._front.fail(strand, op, error)

@@ -145,11 +145,12 @@ class Lowering:
             fork = wire.ForkAt(op=gen.op, children=tuple(child.sid for child in hidden))
             self._front.extend(strand, Inflight(fork, children=tuple(hidden), hidden=True))
         notes = () if key is None else self._front.constraints.notes(key)
+        field = "constraint" if gen.constraint is None else wanted(gen.constraint).field
         for choice, target in enumerate((strand, *hidden)):
             if key is not None:
                 self._front.constraints.acquire(key)
             sample = wire.Sample(op=gen.op, params=params, choice=choice, constraint=key)
-            self._front.extend(target, Inflight(sample, running=Running(stream=gen.stream), notes=notes))
+            self._front.extend(target, Inflight(sample, running=Running(stream=gen.stream), notes=notes, field=field))
         for child in hidden:
             self._front.close_core(child)
         self._prompt.produced(strand, gen.op)

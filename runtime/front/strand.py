@@ -68,6 +68,7 @@ class Inflight:
     started: Usage | None = None
     running: Running | None = None
     notes: tuple[str, ...] = ()  # of a Sample: what its constraint relaxes
+    field: str = "constraint"  # of a Sample: as what its client sent the constraint
     choices: tuple[str, ...] = ()  # of a Select
     children: tuple[Strand, ...] = ()  # of a ForkAt
     hidden: bool = False  # a ForkAt that n > 1 made, a ScorePrompt: the client is not told

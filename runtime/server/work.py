@@ -166,7 +166,7 @@ def _work(
 ) -> Work:
     content = "messages" if route == "chat" else "prompt"
     names = dict.fromkeys(("text", "prompt", "ids", "role"), content)
-    names |= {"max_tokens": limit_name, "pattern": "regex", "constraint": "regex"}
+    names |= {"max_tokens": limit_name, "pattern": "regex"}
     if route == "completions":
         names["top_logprobs"] = "logprobs"
     if body.prompt_logprobs is None:
