@@ -88,7 +88,7 @@ class Gen(Op):
         self._sent = 0  # tokens on the wire
         self._data = bytearray()  # released, not yet on the wire
         self._logprobs: list[CoreLogprob] = []
-        self._last: CoreLogprob | None = None  # of the end token that was drawn
+        self._last: CoreLogprob | None = None  # of the draw that ended it, which is no token of the text
         self._next_top: Top = ()
         self._started: Started | None = None
         self._known = constraint is None or self._limit <= 0  # what may come next
@@ -268,7 +268,8 @@ class Gen(Op):
         seq.append(tail)
         logprobs: tuple[CoreLogprob, ...] | None = None
         if self.params.logprobs:
-            logprobs = (*self._logprobs[:kept], *(self._logprobs[kept].cut_to(tail) if tail else ()))
+            cut = self._logprobs[kept] if kept < len(self._logprobs) else self._last
+            logprobs = (*self._logprobs[:kept], *(cut.cut_to(tail) if cut is not None else ()))
         return Ended(
             sid=self.strand.sid,
             op=self.op,
@@ -281,7 +282,7 @@ class Gen(Op):
             partial=self._partial(kept, leftover),
             usage=self.account.usage(),
             logprobs=logprobs,
-            end=self._last,
+            end=self._last if isinstance(end.matched, int) else None,
             next_top=self._next_top,
         )
 
