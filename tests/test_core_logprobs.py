@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from core_kit import EOS, Driver, FakeModel, greedy, hot, prompt
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_core_closing import ENDLESS, STOPS, regex
 
@@ -67,6 +67,7 @@ def test_a_cut_token_stands_for_its_beginning() -> None:
     limit=st.integers(1, 30),
     top=st.integers(0, 3),
 )
+@settings(deadline=None)
 def test_every_entry_has_a_number(seed: int, stop: list[bytes], limit: int, top: int) -> None:
     likes = dict.fromkeys(range(256, 268), 4.0)
     driver = Driver(model=FakeModel(bias=likes))

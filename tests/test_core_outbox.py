@@ -85,14 +85,14 @@ def test_a_peer_that_sleeps_costs_a_bounded_number_of_events() -> None:
     peer = Peer()
     outbox = Outbox(peer)
     for step in range(20_000):
-        outbox.add([tokens(1, step, data=b"x"), stats_at(step)])
+        outbox.add([msgspec.structs.replace(tokens(1, step, data=b"x"), wrapped=step), stats_at(step)])
         assert not outbox.flush()
     assert outbox.pending == 2
     peer.room = 100
     assert outbox.flush() and outbox.pending == 0
     (one, stats) = peer.events
     assert isinstance(one, Tokens) and one.ids == tuple(range(20_000)) and one.data == b"x" * 20_000
-    assert len(one.logprobs) == 20_000
+    assert len(one.logprobs) == 20_000 and one.wrapped == 19_999
     assert isinstance(stats, Stats) and stats.steps == 19_999
 
 

@@ -98,7 +98,7 @@ def test_what_is_cached_is_computed_again_where_its_logits_are_wanted(start: int
     usage = scored(driver, 2).usage
     assert (usage.prompt, usage.cached) == (39, cached)
     counters = driver.core.stats()
-    assert counters.prompt_tokens == 40 + 39 + 40 and counters.cached_tokens == cached + 39
+    assert (counters.prompt_tokens, counters.cached_tokens) == (40 + 40, cached), "one prompt, counted once"
 
 
 def test_logits_of_a_step_have_a_bound() -> None:
@@ -119,7 +119,7 @@ def test_numbers_have_a_bound() -> None:
     driver.open(2, Append(0, prompt(40)), ScorePrompt(1, 7, 2), Sample(1, greedy(3)))
     driver.run()
     (failed,) = (event for event in driver.of(1) if isinstance(event, OpFailed))
-    assert (failed.code, failed.field) == ("invalid_value", "prompt_logprobs")
+    assert (failed.code, failed.field) == ("invalid_value", "logprob_start_len")
     assert "120 numbers" in failed.message and "at most 100" in failed.message
     assert len(scored(driver, 2).logprobs) == 33
 
@@ -225,7 +225,7 @@ PROMPTS.append((*PROMPTS[1], *prompt(20, 5)))
     score_rows=st.sampled_from([1, 3, 16, 256]),
     step_tokens=st.sampled_from([7, 32, 512]),
 )
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_in_any_traffic_the_numbers_are_the_same(
     asks: list[tuple[int, int, int, int, int, int]], pool: int, score_rows: int, step_tokens: int
 ) -> None:

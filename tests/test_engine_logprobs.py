@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import warnings
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
@@ -286,3 +288,40 @@ def cuts_of(runtime: Runtime, reference: Any, seed: int) -> int:
         assert entry.logprob == pytest.approx(float(logp[free.tokens[at]]), abs=1e-4)
         assert [top.id for top in entry.top] == logp.topk(3).indices.tolist()
     return cuts
+
+
+def test_a_killed_core_changes_no_number(tiny_model_path: Path) -> None:
+    """Some are reading their prompts then, some write, and some have just been cut."""
+
+    @plait.function
+    def program(s: plait.State, i: int) -> None:
+        s += f"program {i}: " + CONTEXT * (1 + i % 4) + plait.gen("a", logprob_start_len=i, top_logprobs=2, stop="e")
+        s += " and" + plait.gen("b", top_logprobs=2, ignore_eos=True, max_tokens=40)
+        s += plait.gen("c", logprob_start_len=0, stop=["a", "o"], top_logprobs=1)
+
+    def told(runtime: Runtime, kill: bool) -> list[tuple[list[int], list[float]]]:
+        states = [program.run(i, backend=runtime, seed=i, stream=True) for i in range(8)]
+        if kill:
+            next(iter(states[0].text_iter("b")))
+            os.kill(runtime.core_pid, signal.SIGKILL)
+        found = []
+        for state in states:
+            ids: list[int] = []
+            numbers: list[float] = []
+            for name in ("a", "b", "c"):
+                result = state.result(name)
+                assert result.error is None
+                assert [entry.id for entry in result.logprobs] == list(result.tokens)
+                assert all(len(entry.top) >= 1 for entry in result.logprobs)
+                for entry in (*(result.prompt_logprobs or ())[1:], *result.logprobs):
+                    ids += [entry.id, *(top.id for top in entry.top)]
+                    numbers += [entry.logprob, *(top.logprob for top in entry.top)]
+            found.append((ids, numbers))
+        return found
+
+    with warnings.catch_warnings(), Runtime(tiny_model_path, mode="reference", kv_tokens=8192, threads=1) as runtime:
+        warnings.simplefilter("ignore", plait.PlaitWarning)
+        undisturbed = told(runtime, kill=False)
+        for (ids, numbers), (same, again) in zip(undisturbed, told(runtime, kill=True), strict=True):
+            assert ids == same
+            assert numbers == pytest.approx(again, abs=1e-4)

@@ -9,6 +9,7 @@ from test_front_replay import DieAt, play
 
 from plait.runtime import wire
 from plait.runtime.protocol import (
+    Abort,
     Close,
     Done,
     Extend,
@@ -94,6 +95,24 @@ def test_a_refusal_of_the_prompt_fails_every_choice(tiny: tuple[Tokenizer, str],
         b.clean()
 
     bench(tiny, body)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("steps", [0, 1, 2, 5])
+def test_an_abort_while_a_prompt_is_read(tiny: tuple[Tokenizer, str], n: int, steps: int) -> None:
+    async def body(b: Bench) -> None:
+        b.send(Open(1, 1), Extend(1, (Text(1, TEXT), asked(2, n))))
+        for _ in range(steps):
+            b.world.core.step()
+        b.client.session.receive(Abort(strand=1))
+        b.world.core.step()
+        for choice in range(n):
+            answer = await b.answer(1, 2, choice)
+            assert isinstance(answer, Done | Failed)
+            assert answer.code == "aborted" if isinstance(answer, Failed) else answer.reason == "abort"
+        b.clean()
+
+    bench(tiny, body, hold=True)
 
 
 def test_the_end_token_and_what_would_come(tiny: tuple[Tokenizer, str]) -> None:

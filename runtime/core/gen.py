@@ -82,10 +82,7 @@ class Gen(Op):
         self._sent = 0  # tokens on the wire
         self._data = bytearray()  # released, not yet on the wire
         self._logprobs: list[CoreLogprob] = []
-        self._last: CoreLogprob | None = None  # of the end token that was drawn
-        self._parted: CoreLogprob | None = (
-            None  # of the token whose beginning is the text's tail, and that is no part of it
-        )
+        self._last: CoreLogprob | None = None  # of the draw that ended it, which is no token of the text
         self._next_top: Top = ()
         self._started: Started | None = None
         self._known = constraint is None or self._limit <= 0  # what may come next
@@ -270,11 +267,8 @@ class Gen(Op):
         seq.append(tail)
         logprobs: tuple[CoreLogprob, ...] | None = None
         if self.params.logprobs:
-            logprobs = tuple(self._logprobs[:kept])
-            if tail:
-                parted = self._logprobs[kept] if kept < len(self._logprobs) else self._parted
-                assert parted is not None
-                logprobs += tuple(parted.cut_to(tail))
+            cut = self._logprobs[kept] if kept < len(self._logprobs) else self._last
+            logprobs = (*self._logprobs[:kept], *(cut.cut_to(tail) if cut is not None else ()))
         return Ended(
             sid=self.strand.sid,
             op=self.op,
@@ -287,7 +281,7 @@ class Gen(Op):
             partial=self._partial(kept, leftover),
             usage=self.account.usage(),
             logprobs=logprobs,
-            end=self._last,
+            end=self._last if isinstance(end.matched, int) else None,
             next_top=self._next_top,
         )
 
@@ -359,7 +353,8 @@ class Gen(Op):
             with _stop_limits():
                 stop = self._scanner.completes(data)
         end = natural_end(self._matcher, vocabulary, data, stop, self._size, left)
-        self._parted = drawn
+        if self.params.logprobs:
+            self._last = drawn
         self.end = replace(end, reason=self._whole_reason) if end.matched is None else end
 
     def _release(self, data: bytes) -> None:

@@ -45,7 +45,7 @@ class PromptScoring(Op):
                 f"{max(0, n - request.start):,} tokens of the prompt with {request.top} alternatives each are "
                 f"{numbers:,} numbers, and at most {limits.numbers:,} are given: ask for fewer alternatives, or for a "
                 "shorter part",
-                "prompt_logprobs",
+                "logprob_start_len",
             )
         self.strand = strand
         self.op = request.op

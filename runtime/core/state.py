@@ -244,8 +244,11 @@ class State:
         strand.status = Status.RUNNING
         strand.retracted = False
         if op.admitted(cached):
-            self.counters.prompt_tokens += op.account.prompt
-            self.counters.cached_tokens += op.account.cached
+            account, counted = op.account, strand.counted[1] if strand.counted[0] == op.op else 0
+            self.counters.prompt_tokens += account.prompt - min(counted, account.prompt)
+            self.counters.cached_tokens += account.cached - min(counted, account.cached)
+            if isinstance(op, PromptScoring):
+                strand.counted = (op.op, account.prompt)
 
     def retract(self, strand: Strand, *, keep: bool = True) -> None:
         """Take the KV of a running strand away; it goes on from its ids when there is room. ``keep``: the KV is

@@ -30,6 +30,7 @@ class Strand:
 
     __slots__ = (
         "arrival",
+        "counted",
         "current",
         "priority",
         "queue",
@@ -48,6 +49,7 @@ class Strand:
         self.queue: deque[CoreOp | CloseStrand] = deque()
         self.current: Op | None = None
         self.retracted = False
+        self.counted = (-1, 0)  # op, and how many of its prompt's tokens its ScorePrompt has counted
 
     def __repr__(self) -> str:
         return f"<Strand {self.sid} {self.status.value} n={self.seq.n} kv={self.seq.kv_len} queued={len(self.queue)}>"

@@ -169,9 +169,8 @@ def _work(
     names |= {"max_tokens": limit_name, "pattern": "regex"}
     if route == "completions":
         names["top_logprobs"] = "logprobs"
-    if body.prompt_logprobs is None:
-        names["prompt_logprobs"] = "logprobs"
-    elif not 0 <= body.prompt_logprobs <= 20:
+    names["logprob_start_len"] = "logprobs" if body.prompt_logprobs is None else "prompt_logprobs"
+    if body.prompt_logprobs is not None and not 0 <= body.prompt_logprobs <= 20:
         wrong = f"prompt_logprobs must be a whole number from 0 to 20, not {body.prompt_logprobs}"
         raise bad_field("prompt_logprobs", wrong)
     # llama.cpp's clients send -1 for "the rest of the context", and an empty stop (string) for none
