@@ -29,6 +29,8 @@ from plait.constrained.pushdown.matcher import PushdownConstraint
 from plait.constrained.pushdown.native_library import available
 from plait.constrained.pushdown.native_machine import NativeMachine
 from plait.constrained.pushdown.rules import Rules
+from plait.constrained.pushdown.stacks import Limits
+from plait.constrained.schema import undecided
 from plait.constrained.schema.compile import compile_schema
 from plait.constrained.schema.options import SchemaOptions
 from plait.constrained.schema.reader import read
@@ -372,16 +374,18 @@ def test_keys_are_looked_at_in_one_layout_at_a_time() -> None:
         assert opened[-1] >= opened[-2] + 90
 
 
-def test_depth_is_bounded_by_name() -> None:
+def test_depth_is_bounded_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Limits().depth == undecided.MAX_OPEN
+    monkeypatch.setattr(undecided, "MAX_OPEN", 2_000)
     constraint = build({"json_schema": TREE}, single_bytes(), "")
-    for text in (b"[", b'{"kids":'):
+    for text, levels in ((b"[", 2_001), (b'{"kids":', 20_001)):
         matcher = constraint.matcher()
         with pytest.raises(ConstraintError, match="levels deep"):
-            assert matcher.advance_bytes(text * 21_000)
+            assert matcher.advance_bytes(text * levels)
     matcher = constraint.matcher()
-    assert matcher.advance_bytes(b"[" * 5_000 + b"1" + b"]" * 5_000) and matcher.finished
+    assert matcher.advance_bytes(b"[" * 1_500 + b"1" + b"]" * 1_500) and matcher.finished
     matcher = constraint.matcher()
-    assert matcher.advance_bytes(b"[" * 5_000 + b"1,1" + b"]" * 4_999 + b",1]") and matcher.finished
+    assert matcher.advance_bytes(b"[" * 1_500 + b"1,1" + b"]" * 1_499 + b",1]") and matcher.finished
 
 
 # ---------------------------------------------------------------- the way out

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import httpx
 import openai
 import pytest
+from layout_kit import is_dump
 from test_server import USER, chunks
 from test_server_lifecycle import Wire
 
@@ -129,6 +130,22 @@ def test_a_text_that_was_wrapped_up_is_whole_and_says_length(runtime: Runtime) -
     cut = chat(runtime, response_format=wanted, temperature=1, seed=seed, max_tokens=24, wrap_up=False).json()
     with pytest.raises(json.JSONDecodeError):
         json.loads(cut["choices"][0]["message"]["content"])
+
+
+def test_the_layout_of_json_can_be_said_over_http(runtime: Runtime) -> None:
+    schema = {"type": "object", "properties": {"a": {"enum": [[1, 2], [3, {"b": 4}]]}}, "required": ["a"]}
+    wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    layouts = {"compact": {"separators": (",", ":")}, "spaced": {}, 2: {"indent": 2}}
+    for whitespace in ("compact", "spaced", 2, "auto", None):
+        for seed in range(3):
+            answer = chat(
+                runtime, response_format=wanted, whitespace=whitespace, temperature=1, seed=seed, max_tokens=200
+            ).json()
+            text = answer["choices"][0]["message"]["content"]
+            if whitespace in layouts:
+                assert text == json.dumps(json.loads(text), **layouts[whitespace])  # type: ignore[index]
+            else:
+                assert is_dump(text)
 
 
 def test_response_format_and_grammar_are_kept_and_bad_ones_refused(runtime: Runtime) -> None:
