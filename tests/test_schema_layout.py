@@ -6,6 +6,7 @@ every text that random tokens lead to is a dump in one layout.
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import re
@@ -349,13 +350,14 @@ def test_the_check_opens_the_rules_of_one_layout(schema: Any, monkeypatch: pytes
         compile_spec("spec", source)
         monkeypatch.undo()
         opened[whitespace] = sum(len(rules._known) for rules in made)
-    assert opened["auto"] <= opened["compact"] + 25
+    assert opened["compact"] <= opened["auto"] <= opened["compact"] + 25
 
 
 def test_what_cannot_be_kept_deep_inside_is_found() -> None:
     second = {"type": "array", "not": {"uniqueItems": True}, "contains": {"type": "integer"}}
-    schema = {"type": "array", "items": {"type": "array", "prefixItems": [{"type": "integer"}, second]}}
-    for options in ({}, {"whitespace": "compact"}, {"whitespace": 2}):
+    rows = {"type": "array", "items": {"type": "array", "prefixItems": [{"type": "integer"}, second]}}
+    keys = {"type": "object", "properties": {"a": {"type": "null"}, "b": rows}}
+    for schema, options in itertools.product((rows, keys), ({}, {"whitespace": "compact"}, {"whitespace": 2})):
         with pytest.raises(ConstraintError, match="two items are equal"):
             compile_spec("spec", json.dumps({"json_schema": schema, "options": options}))
 

@@ -102,7 +102,7 @@ class Compiler:
         if not satisfiable:
             raise SchemaError(*contradiction(root, self._possible))
         if self.options.whitespace == AUTO:
-            return Undecided(self).value(goal)
+            return Undecided(self).start(goal)
         return self.value(goal, layout_of(self.rules, self.options.whitespace))
 
     def _possible(self, node: Node) -> bool:

@@ -20,16 +20,13 @@ class Layout:
         """``gap``: what stands after a colon and a comma."""
         self.again = again
         self.gap = gap
-        self.colon = _joined(b":", gap)
+        self.colon: tuple[Item, ...] = _joined(b":", gap)
+        self.comma: tuple[Item, ...] = _joined(b",", gap)
 
     @property
     def inside(self) -> Layout:
         """The layout of a container's parts."""
         return self
-
-    @property
-    def comma(self) -> tuple[Item, ...]:
-        return _joined(b",", self.gap)
 
     @property
     def first(self) -> tuple[Item, ...]:
@@ -46,6 +43,7 @@ class Indented(Layout):
 
     def __init__(self, unit: bytes, depth: int = 0, *, again: bool = False) -> None:
         super().__init__(b" ", again=again)
+        self.comma = (b",\n" + unit * (depth + 1),)
         self._unit = unit
         self._depth = depth
         self._inside: Indented | None = None
@@ -55,10 +53,6 @@ class Indented(Layout):
         if self._inside is None:
             self._inside = Indented(self._unit, self._depth + 1, again=self.again)
         return self._inside
-
-    @property
-    def comma(self) -> tuple[Item, ...]:
-        return (b",\n" + self._unit * (self._depth + 1),)
 
     @property
     def first(self) -> tuple[Item, ...]:

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from .compile import Compiler
     from .goals import Goal
 
+COMPACT, SPACED = Layout(b""), Layout(b" ", again=True)
+#: what a text without line breaks may be laid out as
+_FLAT = (COMPACT, SPACED)
+#: of a first key: its colon is common to both
+_COMMON = Layout(b"", again=True)
 #: columns of one level of indentation
 COLUMNS = range(1, 9)
 #: arrays that are open before anything is decided, at most: as many as a machine's stack has items
@@ -41,18 +46,18 @@ class Undecided:
 
     def __init__(self, compiler: Compiler) -> None:
         self.compiler = compiler
-        self.compact = Layout(b"")
-        #: what a text that has no line break may be laid out as
-        self.flat = (self.compact, Layout(b" ", again=True))
-        #: of a first key: its colon is common to both
-        self._common = Layout(b"", again=True)
         self._rows: dict[tuple[ArrayClause, Layout], Rows] = {}
+
+    def start(self, goal: Goal) -> int:
+        """A whole value. The rules of the compact layout are those that are looked at for faults."""
+        self.compiler.value(goal, COMPACT)
+        return self.value(goal)
 
     def value(self, goal: Goal, around: Around | None = None) -> int:
         """A value with nothing decided before it, and the end of what is around it."""
         return self.add(
             lambda: self._value(goal, around),
-            like=lambda: (self.compiler.value(goal, self.compact), *_end(around, self.compact)),
+            like=lambda: (self.compiler.value(goal, COMPACT), *_end(around, COMPACT)),
         )
 
     def _value(self, goal: Goal, around: Around | None) -> Iterator[Production]:
@@ -84,14 +89,14 @@ class Undecided:
         def behind(goal: Goal, after: State) -> Production:
             return (self._decided(partial(decided, goal, after), around),)
 
-        keys = FirstMember(self.compiler, clause, self._common, behind).keys(clause.start)
+        keys = FirstMember(self.compiler, clause, _COMMON, behind).keys(clause.start)
         if keys is not None:
             yield (b"{", keys)
             if around is None:
                 yield from self._lines(b"{", self._member, clause)
 
     def _array(self, clause: ArrayClause, around: Around | None) -> Iterator[Production]:
-        if self.rows(clause, self.compact).items(clause.start) is not None:
+        if self.rows(clause, COMPACT).items(clause.start) is not None:
             yield (b"[", self.add(partial(self._item, clause, around)))
             if around is None:
                 yield from self._lines(b"[", self._row, clause)
@@ -106,10 +111,11 @@ class Undecided:
         """What comes behind the first colon or comma."""
 
         def productions() -> Iterator[Production]:
-            for layout in self.flat:
+            for layout in _FLAT:
                 yield (layout.gap, *rest(layout), *_end(around, layout))
 
-        return self.add(productions, like=lambda: (*rest(self.compact), *_end(around, self.compact)))
+        rules = self.compiler.rules  # nothing is asked of schemas there: the detour of Compiler.add is spared
+        return rules.add(productions, again=True, like=lambda: (*rest(COMPACT), *_end(around, COMPACT)))
 
     def _lines(
         self, bracket: bytes, first: Callable[[Any, Layout], Production], clause: ObjectClause | ArrayClause
@@ -132,7 +138,7 @@ class Undecided:
             if columns < COLUMNS[-1]:
                 yield (b" ", self._columns(first, clause, columns + 1))
 
-        return self.add(productions, like=here)
+        return self.compiler.rules.add(productions, again=True, like=here)
 
     def _member(self, clause: ObjectClause, layout: Layout) -> Production:
         members = Members(self.compiler, clause, layout)
@@ -210,17 +216,17 @@ class Around:
             resolve,
             clause.indifference(place),
             again=True,
-            like=lambda: (self.end(self._undecided.compact),),
+            like=lambda: (self.end(COMPACT),),
         )
 
     def _tail(self, place: Place) -> int:
         found = self._tails.get(place)
         if found is None:
             undecided = self._undecided
-            rows = undecided.rows(self._clause, undecided.compact)
+            rows = undecided.rows(self._clause, COMPACT)
             found = self._tails[place] = undecided.add(
                 lambda: self._behind(place),
-                like=lambda: (rows.tail(place), *_end(self._outer, undecided.compact)),
+                like=lambda: (rows.tail(place), *_end(self._outer, COMPACT)),
             )
         return found
 
@@ -228,7 +234,7 @@ class Around:
         undecided, outer = self._undecided, self._outer
         if self._clause.may_end(place):
             yield (b"]", *(() if outer is None else (outer.after,)))
-        if undecided.rows(self._clause, undecided.compact).items(place) is not None:
+        if undecided.rows(self._clause, COMPACT).items(place) is not None:
             yield (b",", undecided.comma(self._clause, place, outer))
 
 
