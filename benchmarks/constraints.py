@@ -3,8 +3,8 @@
     python benchmarks/constraints.py --tools DIR --cases DIR [--only open,jsts,...] [--out DIR] [--limit N]
 
 ``--tools`` has maskbench_lite.py, run_cases.py and regex_bench.py; ``--cases`` has the data (neither is part of this
-repository). Sections: open, order, jsts, cases, patterns, speed, memory, regex, forced. Each harness runs in a process
-of its own. ``speed`` runs llguidance beside plait, one after the other on one thread, each in a fresh process.
+repository). Sections: open, order, jsts, cases, patterns, speed, layout, memory, regex, forced. Each harness runs in a
+process of its own. ``speed`` runs llguidance beside plait, one after the other on one thread, each in a fresh process.
 """
 
 from __future__ import annotations
@@ -191,6 +191,24 @@ class Bench:
         ):
             self.add(f"beside llguidance: {what}", f"<= {most:g} x", f"{value:.2f} x", value <= most)
 
+    def layout(self) -> None:
+        """What the default layout costs beside a fixed one."""
+        limit = ["--limit", str(self.limit)] if self.limit else []
+        command = [sys.executable, str(HERE / "layout_cost.py"), "--tools", str(self.tools), "--cases", str(self.cases)]
+        done = subprocess.run([*command, *limit], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(done.stderr[-2000:])
+        made = json.loads(done.stdout.strip().splitlines()[-1])
+        for what, name in (("all together", "ms"), ("p50", "p50_ms")):
+            ratio = made[f"auto_{name}"] / made[f"compact_{name}"]
+            self.add(
+                f'whitespace="auto" beside "compact": compile + first mask, {what}',
+                "<= 1.1 x",
+                f"{ratio:.2f} x ({made[f'auto_{name}']:.2f} and {made[f'compact_{name}']:.2f} ms, "
+                f"{made['schemas']:.0f} schemas)",
+                ratio <= 1.1,
+            )
+
     def memory(self) -> None:
         """RSS after every schema and instance of maskbench_open against RSS after setup, in a process of its own."""
         code = (
@@ -372,7 +390,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tools", type=Path, required=True)
     parser.add_argument("--cases", type=Path, required=True)
-    parser.add_argument("--only", default="open,order,jsts,cases,patterns,speed,memory,regex,forced")
+    parser.add_argument("--only", default="open,order,jsts,cases,patterns,speed,layout,memory,regex,forced")
     parser.add_argument("--out", type=Path, help="keep the harnesses' results here")
     parser.add_argument("--limit", type=int, default=0, help="first rows only")
     given = parser.parse_args()
@@ -387,6 +405,7 @@ def main() -> None:
         "cases": bench.small,
         "patterns": bench.patterns,
         "speed": bench.speed,
+        "layout": bench.layout,
         "memory": bench.memory,
         "regex": bench.regex,
         "forced": bench.forced,

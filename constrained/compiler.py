@@ -234,6 +234,8 @@ def _open_all(rules: Rules, lexicon: Lexicon, most: int, until: float) -> None:
     for at in range(most):
         if at >= len(rules):  # opening one may add others
             return
+        if at in rules.again:
+            continue
         for production in rules.productions(at):
             for item in production:
                 if isinstance(item, Lexeme):

@@ -25,7 +25,7 @@ from .schemas import read_type
 
 Data = Mapping[str, Any]
 SYNTAXES = ("auto", "gbnf", "ebnf", "lark")
-WHITESPACE = ("single", "compact", "spaced")
+WHITESPACE = ("auto", "single", "compact", "spaced")
 FORMATS = ("assert", "annotate")
 #: where OpenAI's response_format and tools hold a schema; as keywords they would assert nothing
 _WRAPPERS = ("schema", "parameters")

@@ -8,6 +8,7 @@ import re
 import msgspec
 import pytest
 from core_kit import EOS, OTHER_EOS, Driver, FakeModel, greedy, hot, prompt
+from layout_kit import is_dump
 
 from plait.constrained.compiler import compile_spec
 from plait.constrained.interface import ConstraintError, Matcher, Unfinished, WayOut
@@ -42,8 +43,8 @@ def regex(pattern: str) -> bytes:
     return compile_spec("regex", pattern)
 
 
-def schema(value: object) -> bytes:
-    return compile_spec("spec", json.dumps({"json_schema": value, "options": {}}))
+def schema(value: object, **options: object) -> bytes:
+    return compile_spec("spec", json.dumps({"json_schema": value, "options": options}))
 
 
 def holds(value: object) -> bool:
@@ -122,9 +123,27 @@ def test_values_after_the_endless_one_are_still_written() -> None:
         "required": ["story", "score", "tag"],
         "additionalProperties": False,
     }
-    driver = run(schema(wanted), hot(100, stop_ids=STOPS), ENDLESS)
+    driver = run(schema(wanted, whitespace="compact"), hot(100, stop_ids=STOPS), ENDLESS)
     value = json.loads(driver.text(1))
     assert value["score"] in (3, 7) and value["tag"] in ("red", "blue") and len(value["story"]) > 30
+
+
+@pytest.mark.parametrize(("lines", "most"), [(False, 100), (True, 200)])
+def test_a_layout_that_the_text_itself_began_is_kept_to_the_end(lines: bool, most: int) -> None:
+    wanted = {
+        "type": "object",
+        "properties": {
+            "story": {"type": "string"},
+            "score": {"enum": [3, 7]},
+            "tags": {"type": "array", "minItems": 2},
+        },
+        "required": ["story", "score", "tags"],
+    }
+    likes = ENDLESS | {ord("\n"): 40.0 if lines else -40.0}
+    driver = run(schema(wanted), hot(most, stop_ids=STOPS), likes)
+    text = driver.text(1).decode()
+    assert driver.ended(1).usage.wrapped > 0 and ("\n" in text) is lines
+    assert is_dump(text) and json.loads(text)["score"] in (3, 7)
 
 
 def test_logprobs_stay_aligned() -> None:
@@ -171,7 +190,7 @@ def test_what_needs_more_than_the_last_tokens_is_begun_in_time() -> None:
         "required": keys,
         "additionalProperties": False,
     }
-    driver = run(schema(wanted), hot(330, stop_ids=STOPS), ENDLESS)
+    driver = run(schema(wanted, whitespace="compact"), hot(330, stop_ids=STOPS), ENDLESS)
     value = json.loads(driver.text(1))
     assert list(value) == keys and len(value["key0"]) > 20 and driver.ended(1).reason == "length"
 

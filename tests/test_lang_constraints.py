@@ -203,7 +203,7 @@ def test_stop_regex(backend: FakeBackend) -> None:
         ({"regex": "a", "documents": {}}, "documents belongs to json_schema"),
         ({"json_schema": {}, "syntax": "lark"}, "syntax belongs to grammar"),
         ({"start": "root"}, "start belongs to grammar"),
-        ({"json_schema": {}, "whitespace": "loose"}, "whitespace must be one of single, compact, spaced"),
+        ({"json_schema": {}, "whitespace": "loose"}, "whitespace must be one of auto, single, compact, spaced"),
         ({"json_schema": {}, "whitespace": True}, "whitespace must be"),
         ({"json_schema": {}, "strict": 1}, "strict must be True or False"),
         ({"json_schema": {}, "format": True}, "format must be one of"),

@@ -12,6 +12,8 @@ import openai
 import pytest
 from server_fake import Script, ScriptedBackend, Sent
 
+from plait.constrained.compiler import build
+from plait.constrained.vocabulary import single_bytes
 from plait.runtime.protocol import Gen, Ids, Regex, RoleBegin, RoleEnd, Sampling, Spec, Text
 from plait.runtime.server.app import create_app
 from plait.runtime.server.settings import ServerSettings
@@ -144,6 +146,28 @@ def test_what_the_answer_must_be() -> None:
         sent = next(iter(backend.strands.values())).gen.constraint
         assert isinstance(sent, Spec) and (json.loads(sent.source), sent.field) == (source, field)
         assert json.dumps(source, separators=(",", ":")) == sent.source, "keys keep their order"
+
+
+@pytest.mark.parametrize("whitespace", ["auto", "single", "compact", "spaced", 2, 0])
+def test_options_of_json_stand_beside_its_response_format(whitespace: str | int) -> None:
+    options = {"whitespace": whitespace, "any_order": True, "undeclared": True, "strict": False, "format": "annotate"}
+    formats = (
+        ({"type": "json_object"}, {"type": "object"}),
+        (
+            {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": {"type": "null"}}},
+            {"type": "null"},
+        ),
+    )
+    for wanted, schema in formats:
+        backend = ScriptedBackend()
+        assert chat(backend, response_format=wanted, **options).status_code == 200
+        sent = next(iter(backend.strands.values())).gen.constraint
+        assert isinstance(sent, Spec) and json.loads(sent.source) == {"json_schema": schema, "options": options}
+        build(json.loads(sent.source), single_bytes(), "")
+    backend = ScriptedBackend()
+    assert chat(backend, response_format={"type": "json_object"}, whitespace=None, strict=None).status_code == 200
+    sent = next(iter(backend.strands.values())).gen.constraint
+    assert isinstance(sent, Spec) and json.loads(sent.source) == {"json_schema": {"type": "object"}}
 
 
 def test_null_means_absent_and_top_k_minus_one_means_off() -> None:

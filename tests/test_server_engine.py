@@ -14,6 +14,7 @@ import httpx
 import openai
 import pydantic
 import pytest
+from layout_kit import is_dump
 from openai.types.chat import ParsedChatCompletion
 from test_server import USER, chunks
 from test_server_lifecycle import Wire
@@ -178,6 +179,22 @@ def test_whole_values_reach_readers_that_throw_them_away_at_length(runtime: Runt
     for settings, extra in ((None, {}), (ServerSettings(wrap_up="stop"), {"wrap_up": True})):
         with pytest.raises(openai.LengthFinishReasonError):
             parsed(seed, settings, **extra)
+
+
+def test_the_layout_of_json_can_be_said_over_http(runtime: Runtime) -> None:
+    schema = {"type": "object", "properties": {"a": {"enum": [[1, 2], [3, {"b": 4}]]}}, "required": ["a"]}
+    wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    layouts = {"compact": {"separators": (",", ":")}, "spaced": {}, 2: {"indent": 2}}
+    for whitespace in ("compact", "spaced", 2, "auto", None):
+        for seed in range(3):
+            answer = chat(
+                runtime, response_format=wanted, whitespace=whitespace, temperature=1, seed=seed, max_tokens=200
+            ).json()
+            text = answer["choices"][0]["message"]["content"]
+            if whitespace in layouts:
+                assert text == json.dumps(json.loads(text), **layouts[whitespace])  # type: ignore[index]
+            else:
+                assert is_dump(text)
 
 
 def test_response_format_and_grammar_are_kept_and_bad_ones_refused(runtime: Runtime) -> None:

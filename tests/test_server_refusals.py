@@ -167,10 +167,41 @@ def test_unknown_model_route_and_method() -> None:
     refused(over(ScriptedBackend(), lambda http: http.get("/v1/completions")), None, 405)
 
 
-def test_what_only_programs_can_ask_for_is_not_advised() -> None:
+def test_advice_is_given_as_a_body_can_follow_it() -> None:
     backend = ScriptedBackend(lambda sent, choice: Script(fail=("invalid_constraint", "response_format", RELAXED)))
     error = refused(chat(backend, response_format={"type": "json_object"}), "response_format")
-    assert error["message"] == "response_format: the pattern cannot be kept"
+    assert error["message"].startswith('response_format: the pattern cannot be kept ("strict": false beside')
+
+
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": {}}}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *[("whitespace", value) for value in ("wide", 17, -1, True, 2.5, "")],
+        *[(name, value) for name in ("any_order", "undeclared", "strict") for value in ("yes", 1)],
+        ("format", "maybe"),
+        ("format", True),
+    ],
+)
+def test_options_of_json_are_checked_at_the_edge(field: str, value: Any) -> None:
+    backend = ScriptedBackend()
+    for wanted in ({"type": "json_object"}, SCHEMA):
+        assert field in refused(chat(backend, response_format=wanted, **{field: value}), field)["message"]
+    assert not backend.strands
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("whitespace", "auto"), ("any_order", True), ("undeclared", False), ("strict", False), ("format", "assert")],
+)
+def test_options_of_json_without_json_are_refused(field: str, value: Any) -> None:
+    backend = ScriptedBackend()
+    for more in ({}, {"response_format": {"type": "text"}}, {"regex": "a"}, {"grammar": 'root ::= "a"'}):
+        assert "response_format" in refused(chat(backend, **more, **{field: value}), field)["message"]
+    assert "response_format" in refused(complete(backend, **{field: value}), field)["message"]
+    assert not backend.strands
 
 
 def test_what_other_servers_call_otherwise_is_named() -> None:

@@ -257,7 +257,7 @@ class RuleDistances:
                     continue
             opened.add(at)
             check(self._lexemes.deadline)
-            for production in self._rules.productions(at):
+            for production in self._rules.shortest(at):
                 inside = [part for part in production if isinstance(part, int) and part not in self._known]
                 for part in dict.fromkeys(inside):
                     uses.setdefault(part, []).append(len(productions))

@@ -43,18 +43,40 @@ class Rules:
     def __init__(self) -> None:
         self._expand: list[Callable[[], Iterable[Production]]] = []
         self._known: dict[int, tuple[Production, ...]] = {}
+        #: nonterminals that say what others say, but for white space: whoever looks for faults need not open them
+        self.again: set[int] = set()
+        #: of some: a production that writes their shortest texts. Where only lengths matter it stands for them all
+        self.like: dict[int, Callable[[], Production]] = {}
         #: nonterminals that depend on the JSON value just before them; see :meth:`add_dependent`
         self.resolve: dict[int, Resolve] = {}
         #: of some of these: bytes behind which need no look at the value
         self.indifferent: dict[int, Indifferent] = {}
 
-    def add(self, expand: Callable[[], Iterable[Production]]) -> int:
-        """A new nonterminal; ``expand`` is called once, when the machine first reaches it."""
+    def add(
+        self,
+        expand: Callable[[], Iterable[Production]],
+        *,
+        again: bool = False,
+        like: Callable[[], Production] | None = None,
+    ) -> int:
+        """A new nonterminal; ``expand`` is called once, when the machine first reaches it. See :attr:`again` and
+        :attr:`like`."""
+        nonterminal = len(self._expand)
         self._expand.append(expand)
-        return len(self._expand) - 1
+        if again:
+            self.again.add(nonterminal)
+        if like is not None:
+            self.like[nonterminal] = like
+        return nonterminal
 
     def add_dependent(
-        self, expand: Callable[[], Iterable[Production]], resolve: Resolve, indifferent: Indifferent | None = None
+        self,
+        expand: Callable[[], Iterable[Production]],
+        resolve: Resolve,
+        indifferent: Indifferent | None = None,
+        *,
+        again: bool = False,
+        like: Callable[[], Production] | None = None,
     ) -> int:
         """A nonterminal whose continuation depends on the JSON value that was closed just before it (uniqueItems).
 
@@ -63,7 +85,7 @@ class Rules:
         bytes that ``expand`` allows and that close no further value, True says that every value which may stand here
         allows them too.
         """
-        nonterminal = self.add(expand)
+        nonterminal = self.add(expand, again=again, like=like)
         self.resolve[nonterminal] = resolve
         if indifferent is not None:
             self.indifferent[nonterminal] = indifferent
@@ -74,6 +96,11 @@ class Rules:
         if known is None:
             known = self._known[nonterminal] = tuple(self._expand[nonterminal]())
         return known
+
+    def shortest(self, nonterminal: int) -> tuple[Production, ...]:
+        """The productions that its shortest texts come from."""
+        like = self.like.get(nonterminal)
+        return self.productions(nonterminal) if like is None else (like(),)
 
     def __len__(self) -> int:
         return len(self._expand)

@@ -11,7 +11,7 @@ until an item violates it. ``uniqueItems`` is in :mod:`.unique`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import singles
@@ -238,6 +238,11 @@ class ArrayClause:
         assert self.distinct is not None
         after = self.distinct.follow(place, text)
         return after if after.used != place.used and self.live(after) else None
+
+    def indifference(self, place: Place) -> Callable[[bytes], bool] | None:
+        """For :meth:`Rules.add_dependent`, of what follows an item that is remembered."""
+        distinct = self.distinct
+        return None if distinct is None else lambda rest: distinct.indifferent(place, rest)
 
     def _steps(self, place: Place) -> Iterator[Place]:
         if self.distinct is not None:

@@ -26,14 +26,15 @@ from .contradiction import contradiction
 from .errors import SchemaError
 from .formula import Formula, TooMany
 from .goals import Goal, Goals, Literal
-from .layout import Layout
+from .layout import Layout, layout_of
 from .node import TYPES, Node
 from .objects import ObjectClause
-from .options import SchemaOptions
+from .options import AUTO, SchemaOptions
 from .productions import Members, Rows
 from .reader import read
 from .satisfy import Solver
 from .scalars import ConstantAlgebra, NumberAlgebra, StringAlgebra
+from .undecided import Undecided
 
 _TOO_DEEP = "the schema is nested too deeply; write fewer levels, or name parts of it in $defs"
 _CONSTANTS = {None: b"null", True: b"true", False: b"false"}
@@ -62,7 +63,6 @@ class Compiler:
         self.options = options
         self.any_order = options.any_order
         self.goals = Goals()
-        self.layout = Layout(rules, options.whitespace)
         self.solver = Solver(languages, self._check)
         #: goals whose values are being listed, for uniqueItems
         self.listing: set[Goal] = set()
@@ -101,7 +101,9 @@ class Compiler:
             raise SchemaError("", root.pointer, _TOO_DEEP) from None
         if not satisfiable:
             raise SchemaError(*contradiction(root, self._possible))
-        return self.value(goal, 0)
+        if self.options.whitespace == AUTO:
+            return Undecided(self).start(goal)
+        return self.value(goal, layout_of(self.rules, self.options.whitespace))
 
     def _possible(self, node: Node) -> bool:
         try:
@@ -109,9 +111,16 @@ class Compiler:
         except (ConstraintError, RecursionError):  # it is asked for the message alone: then it is not to blame
             return True
 
-    def add(self, expand: Callable[..., Iterable[Production]], *arguments: Any) -> int:
-        """A nonterminal: what ``expand`` gives for ``arguments``, asked once, when the machine first reaches it."""
-        return self.rules.add(partial(_expanded, expand, *arguments))
+    def add(
+        self,
+        expand: Callable[..., Iterable[Production]],
+        *arguments: Any,
+        again: bool = False,
+        like: Callable[[], Production] | None = None,
+    ) -> int:
+        """A nonterminal: what ``expand`` gives for ``arguments``, asked once, when the machine first reaches it. See
+        :class:`Rules` for the rest."""
+        return self.rules.add(partial(_expanded, expand, *arguments), again=again, like=like)
 
     def too_many(self, message: str) -> NoReturn:
         raise ConstraintError(f"JSON Schema: {message}; write fewer alternatives")
@@ -181,13 +190,33 @@ class Compiler:
 
     # ------------------------------------------------------------ productions
 
-    def value(self, goal: Goal, depth: int) -> int:
-        found = goal.nonterminals.get(depth)
+    def value(self, goal: Goal, layout: Layout) -> int:
+        found = goal.nonterminals.get(layout)
         if found is None:
-            found = goal.nonterminals[depth] = self.add(self._value, goal, depth)
+            found = goal.nonterminals[layout] = self.add(self._value, goal, layout, again=layout.again)
         return found
 
-    def _value(self, goal: Goal, depth: int) -> Iterator[Production]:
+    def _value(self, goal: Goal, layout: Layout) -> Iterator[Production]:
+        for part in self.parts(goal):
+            if isinstance(part, ObjectClause):
+                members = Members(self, part, layout)
+                if part.may_end(part.start):
+                    yield (b"{}",)
+                keys = members.keys(part.start)
+                if keys is not None:
+                    yield (b"{", *layout.first, keys)
+            elif isinstance(part, ArrayClause):
+                rows = Rows(self, part, layout)
+                if part.may_end(part.start):
+                    yield (b"[]",)
+                items = rows.items(part.start)
+                if items is not None:
+                    yield (b"[", *layout.first, items)
+            else:
+                yield part
+
+    def parts(self, goal: Goal) -> Iterator[Production | ObjectClause | ArrayClause]:
+        """What a value may be: the productions of those without parts, and the clauses of objects and arrays."""
         for kind in self.types(goal):
             shape = self.shape(goal, kind)
             if isinstance(shape, Language):
@@ -200,24 +229,7 @@ class Compiler:
                 assert isinstance(shape, list)
                 for clause in shape:
                     if clause.possible():
-                        yield from self._container(clause, depth)
-
-    def _container(self, clause: ObjectClause | ArrayClause, depth: int) -> Iterator[Production]:
-        layout = self.layout
-        if isinstance(clause, ObjectClause):
-            members = Members(self, clause, depth)
-            if clause.may_end(clause.start):
-                yield (b"{}",)
-            first = members.keys(clause.start)
-            if first is not None:
-                yield (b"{", *layout.first(depth), first)
-        else:
-            row = Rows(self, clause, depth)
-            if clause.may_end(clause.start):
-                yield (b"[]",)
-            item = row.items(clause.start)
-            if item is not None:
-                yield (b"[", *layout.first(depth), item)
+                        yield clause
 
 
 def _expanded(expand: Callable[..., Iterable[Production]], *arguments: Any) -> list[Production]:

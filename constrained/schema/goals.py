@@ -12,9 +12,12 @@ but a ``$ref`` is the literal of its target.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .node import Node, says_only
+
+if TYPE_CHECKING:
+    from .layout import Layout
 
 #: the resources entered on the way, outermost first, each named once: later entries cannot change a lookup
 Scope = tuple[str, ...]
@@ -50,8 +53,8 @@ class Goal:
     def __init__(self, literals: tuple[Literal, ...], known: bool | None) -> None:
         self.literals = literals
         self.known = known
-        #: depth (0 unless the layout indents) -> nonterminal
-        self.nonterminals: dict[int, int] = {}
+        #: how it is laid out -> nonterminal
+        self.nonterminals: dict[Layout, int] = {}
         #: per JSON type, what is left of the goal when the value has that type
         self.shapes: dict[str, Any] = {}
         #: place in the chain of questions being answered, -1 when none

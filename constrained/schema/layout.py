@@ -1,4 +1,4 @@
-"""Where white space stands between the tokens of a JSON text.
+"""Where white space stands between the tokens of a JSON text, once that is decided (see :mod:`.undecided`).
 
 ::
 
@@ -13,34 +13,63 @@ from ..pushdown.rules import Item, Rules
 
 
 class Layout:
-    """The pieces to put around keys, values and items. ``depth`` counts open containers; 0 unless indented."""
+    """The pieces around the keys, values and items of one container. ``again``: its rules say once more what those of
+    another layout say (:attr:`Rules.again`)."""
 
-    def __init__(self, rules: Rules, whitespace: str | int) -> None:
-        self.indent = whitespace if isinstance(whitespace, int) else None
-        self.colon: tuple[Item, ...]
-        self._comma: tuple[Item, ...]
-        if whitespace == "single":
-            space = rules.add(lambda: ((b" ",), ()))
-            self.colon, self._comma = (b":", space), (b",", space)
-        elif whitespace == "compact":
-            self.colon, self._comma = (b":",), (b",",)
-        else:
-            self.colon, self._comma = (b": ",), (b", ",)
+    def __init__(self, gap: Item, *, again: bool = False) -> None:
+        """``gap``: what stands after a colon and a comma."""
+        self.again = again
+        self.gap = gap
+        self.colon: tuple[Item, ...] = _joined(b":", gap)
+        self.comma: tuple[Item, ...] = _joined(b",", gap)
 
-    def inside(self, depth: int) -> int:
-        """The depth of a container's parts."""
-        return depth if self.indent is None else depth + 1
+    @property
+    def inside(self) -> Layout:
+        """The layout of a container's parts."""
+        return self
 
-    def comma(self, depth: int) -> tuple[Item, ...]:
-        return self._comma if self.indent is None else (b",\n" + self._pad(depth + 1),)
-
-    def first(self, depth: int) -> tuple[Item, ...]:
+    @property
+    def first(self) -> tuple[Item, ...]:
         """Before the first part."""
-        return () if self.indent is None else (b"\n" + self._pad(depth + 1),)
+        return ()
 
-    def close(self, bracket: bytes, depth: int) -> tuple[Item, ...]:
+    def close(self, bracket: bytes) -> bytes:
         """After the last part."""
-        return (bracket,) if self.indent is None else (b"\n" + self._pad(depth) + bracket,)
+        return bracket
 
-    def _pad(self, depth: int) -> bytes:
-        return b" " * ((self.indent or 0) * depth)
+
+class Indented(Layout):
+    """``unit``: the white space of one level; ``depth`` counts open containers."""
+
+    def __init__(self, unit: bytes, depth: int = 0, *, again: bool = False) -> None:
+        super().__init__(b" ", again=again)
+        self.comma = (b",\n" + unit * (depth + 1),)
+        self._unit = unit
+        self._depth = depth
+        self._inside: Indented | None = None
+
+    @property
+    def inside(self) -> Layout:
+        if self._inside is None:
+            self._inside = Indented(self._unit, self._depth + 1, again=self.again)
+        return self._inside
+
+    @property
+    def first(self) -> tuple[Item, ...]:
+        return (b"\n" + self._unit * (self._depth + 1),)
+
+    def close(self, bracket: bytes) -> bytes:
+        return b"\n" + self._unit * self._depth + bracket
+
+
+def layout_of(rules: Rules, whitespace: str | int) -> Layout:
+    """The layout that an option names; not "auto"."""
+    if isinstance(whitespace, int):
+        return Indented(b" " * whitespace)
+    if whitespace == "single":
+        return Layout(rules.add(lambda: ((b" ",), ())))
+    return Layout(b"" if whitespace == "compact" else b" ")
+
+
+def _joined(mark: bytes, gap: Item) -> tuple[Item, ...]:
+    return (mark + gap,) if isinstance(gap, bytes) else (mark, gap)

@@ -10,7 +10,8 @@ from ..interface import ConstraintError
 from .errors import Problem, Unsupported
 
 DRAFTS = ("2020-12", "2019-09", "7", "6", "4")
-WHITESPACE = ("single", "compact", "spaced")
+AUTO = "auto"
+WHITESPACE = (AUTO, "single", "compact", "spaced")
 #: spaces of one level of indentation, at most
 MAX_INDENT = 16
 
@@ -26,8 +27,9 @@ class SchemaOptions:
     any_order: keys may come in any order; else in the order in which ``properties`` declares them, others after them.
     undeclared: False: beside declared keys none are written that no keyword speaks of, as if ``additionalProperties``
         were false there. Models that are sampled hot go on for long in such keys, and few readers want them.
-    whitespace: "compact": none; "single": at most one optional space after ``:`` and ``,``; "spaced": exactly one;
-        an int: newline and that many spaces of indentation per level.
+    whitespace: "auto": compact, spaced, or indented by 1 to 8 columns or a tab, as the text itself begins (see
+        :mod:`.undecided`); "compact": none; "single": at most one optional space after ``:`` and ``,``; "spaced":
+        exactly one; an int: newline and that many spaces of indentation per level.
     openapi: read OpenAPI 3.0's ``nullable: true`` beside ``type`` as "or null". Else it is an annotation, which never
         allows more than the schema says.
     """
@@ -37,7 +39,7 @@ class SchemaOptions:
     strict: bool = True
     any_order: bool = False
     undeclared: bool = True
-    whitespace: str | int = "compact"
+    whitespace: str | int = AUTO
     openapi: bool = False
     #: levels of schema inside schema, at most
     max_depth: int = 256
@@ -57,7 +59,8 @@ class SchemaOptions:
             0 <= space <= MAX_INDENT if isinstance(space, int) else isinstance(space, str) and space in WHITESPACE
         ):
             raise ConstraintError(
-                f"whitespace={space!r}: write 'single', 'compact', 'spaced' or 0 to {MAX_INDENT} spaces of indentation"
+                f"whitespace={space!r}: write {', '.join(map(repr, WHITESPACE))} or 0 to {MAX_INDENT} spaces of "
+                "indentation"
             )
         for name, value in (
             ("strict", self.strict),

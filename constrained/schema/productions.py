@@ -15,28 +15,31 @@ Where a name or a value decides what may follow, the nonterminal behind it depen
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from ..pushdown.rules import Lexeme, Production
-from .arrays import ArrayClause, Place
+from .arrays import ArrayClause, Place, Row
 from .objects import Key, ObjectClause, State, spelled
 
 if TYPE_CHECKING:
     from .compile import Compiler
+    from .goals import Goal
+    from .layout import Layout
 
 #: names of a list that stand beside each other. A machine opens one block after another, which costs it a turn each
 BLOCK = 32
 
 
 class Members:
-    """The productions of one clause's objects at one depth."""
+    """The productions of one clause's objects in one layout. ``quote``: what a key begins with that is not written
+    yet."""
 
-    def __init__(self, compiler: Compiler, clause: ObjectClause, depth: int) -> None:
+    def __init__(self, compiler: Compiler, clause: ObjectClause, layout: Layout, quote: bytes = b'"') -> None:
         self._compiler = compiler
         self._clause = clause
-        self._depth = depth
-        self._inside = compiler.layout.inside(depth)
+        self._layout = layout
+        self._quote = quote
         self._keys: dict[State, int | None] = {}
         self._lists: dict[tuple[int, State], int] = {}
         self._lasts: dict[State, int | None] = {}
@@ -55,7 +58,7 @@ class Members:
         parts = [part for part in (*found, None if ended is None else self._last(ended)) if part is not None]
         if not _any(clause.free(state)) and len(parts) < 2:
             return parts[0] if parts else None
-        return self._compiler.add(lambda: [*((part,) for part in parts), *self._expand(state, clause.free(state))])
+        return self._add(lambda: [*((part,) for part in parts), *self._expand(state, clause.free(state))])
 
     def _listed(self, state: State, which: int) -> int | None:
         """What begins with a name of one list: the next that may come, or what may come without it."""
@@ -67,7 +70,7 @@ class Members:
             return None
         found = self._lists.get((which, here))
         if found is None:
-            found = self._lists[which, here] = self._compiler.add(self._expand_listed, here, which)
+            found = self._lists[which, here] = self._add(self._expand_listed, here, which)
         return found
 
     def _expand_listed(self, state: State, which: int) -> list[Production]:
@@ -85,7 +88,7 @@ class Members:
         """What begins with a key behind all lists."""
         if state not in self._lasts:
             some = _any(self._clause.last(state))
-            made = self._compiler.add(lambda: self._expand(state, self._clause.last(state))) if some else None
+            made = self._add(lambda: self._expand(state, self._clause.last(state))) if some else None
             self._lasts[state] = made
         return self._lasts[state]
 
@@ -93,42 +96,45 @@ class Members:
         """What comes after a member: the end, or a comma and another one."""
         found = self._tails.get(state)
         if found is None:
-            found = self._tails[state] = self._compiler.add(self._after, state)
+            found = self._tails[state] = self._add(self._after, state)
         return found
 
     def _after(self, state: State) -> Iterator[Production]:
-        layout = self._compiler.layout
         if self._clause.may_end(state):
-            yield layout.close(b"}", self._depth)
+            yield (self._layout.close(b"}"),)
         keys = self.keys(state)
         if keys is not None:
-            yield (*layout.comma(self._depth), keys)
+            yield (*self._layout.comma, keys)
 
     def _expand(self, state: State, keys: Iterable[Key]) -> list[Production]:
-        colon = self._compiler.layout.colon
+        colon, quote = self._layout.colon, self._quote
         first, *space = colon
         assert isinstance(first, bytes)
+        written = 1 - len(quote)
         made: list[Production] = []
         for key in keys:
             if key.name is not None:
-                made.append((spelled(key.name) + first, *space, *self._value(key, key.after)))
+                made.append((spelled(key.name)[written:] + first, *space, *self._value(key.goal, key.after)))
                 continue
             language = self._clause.language(key.cell, state)
             if language is self._compiler.languages.EMPTY:
                 continue
             name = Lexeme(language, json=True)
             if key.remember:
-                made.append((b'"', name, self._remembered(key, state)))
+                made.append((quote, name, self._remembered(key, state)))
             else:
-                made.append((b'"', name, *colon, *self._value(key, key.after)))
+                made.append((quote, name, *colon, *self._value(key.goal, key.after)))
         return made
 
-    def _value(self, key: Key, after: State) -> tuple[int, int]:
-        return (self._compiler.value(key.goal, self._inside), self.tail(after))
+    def _value(self, goal: Goal, after: State) -> Production:
+        return (self._compiler.value(goal, self._layout.inside), self.tail(after))
+
+    def _add(self, expand: Callable[..., Iterable[Production]], *arguments: Any) -> int:
+        return self._compiler.add(expand, *arguments, again=self._layout.again)
 
     def _remembered(self, key: Key, state: State) -> int:
         """What follows an undeclared key that is not to come again."""
-        rules, colon = self._compiler.rules, self._compiler.layout.colon
+        rules, colon, again = self._compiler.rules, self._layout.colon, self._layout.again
         rests: dict[str, int] = {}
 
         def resolve(text: bytes) -> int | None:
@@ -137,22 +143,40 @@ class Members:
                 return None
             if name not in rests:
                 after = key.after._replace(banned=state.banned | {name})
-                rests[name] = rules.add(lambda: ((*colon, *self._value(key, after)),))
+                rests[name] = rules.add(lambda: ((*colon, *self._value(key.goal, after)),), again=again)
             return rests[name]
 
         # of few names key.after bans one that stands for whichever it was; behind another one that one may still come
         any_name = key.after._replace(banned=state.banned)
-        return rules.add_dependent(lambda: ((*colon, *self._value(key, any_name)),), resolve)
+        return rules.add_dependent(lambda: ((*colon, *self._value(key.goal, any_name)),), resolve, again=again)
+
+
+class FirstMember(Members):
+    """The productions of a first member. ``behind``: what follows its key and colon, for the value's goal and the state
+    after it."""
+
+    def __init__(
+        self,
+        compiler: Compiler,
+        clause: ObjectClause,
+        layout: Layout,
+        behind: Callable[[Goal, State], Production],
+        quote: bytes = b'"',
+    ) -> None:
+        super().__init__(compiler, clause, layout, quote)
+        self._behind = behind
+
+    def _value(self, goal: Goal, after: State) -> Production:
+        return self._behind(goal, after)
 
 
 class Rows:
-    """The productions of one clause's arrays at one depth."""
+    """The productions of one clause's arrays in one layout."""
 
-    def __init__(self, compiler: Compiler, clause: ArrayClause, depth: int) -> None:
+    def __init__(self, compiler: Compiler, clause: ArrayClause, layout: Layout) -> None:
         self._compiler = compiler
         self._clause = clause
-        self._depth = depth
-        self._inside = compiler.layout.inside(depth)
+        self._layout = layout
         self._items: dict[Place, int | None] = {}
         self._tails: dict[Place, int] = {}
 
@@ -160,39 +184,44 @@ class Rows:
         """What begins with an item; None if none may come."""
         if place not in self._items:
             some = next(self._clause.rows(place), None)
-            made = None if some is None else self._compiler.add(lambda: self._expand(place))
+            made = None if some is None else self._add(self._expand, place)
             self._items[place] = made
         return self._items[place]
 
     def _expand(self, place: Place) -> Iterator[Production]:
         for row in self._clause.rows(place):
-            after = self._dependent(row.after) if row.remember else self._tail(row.after)
-            yield (self._compiler.value(row.goal, self._inside), after)
+            yield (self._compiler.value(row.goal, self._layout.inside), self.behind(row))
 
-    def _tail(self, place: Place) -> int:
-        found = self._tails.get(place)
-        if found is None:
-            found = self._tails[place] = self._compiler.add(lambda: self._after(place))
-        return found
-
-    def _dependent(self, place: Place) -> int:
-        """What follows an item whose value is remembered."""
+    def behind(self, row: Row) -> int:
+        """What comes after an item: the end, or a comma and another one. Made anew where the item is remembered."""
+        if not row.remember:
+            return self.tail(row.after)
+        clause = self._clause
 
         def resolve(text: bytes) -> int | None:
-            after = self._clause.follow(place, text)
-            return None if after is None else self._tail(after)
+            after = clause.follow(row.after, text)
+            return None if after is None else self.tail(after)
 
-        distinct = self._clause.distinct
-        indifferent = None if distinct is None else lambda rest: distinct.indifferent(place, rest)
-        return self._compiler.rules.add_dependent(lambda: list(self._after(place)), resolve, indifferent)
+        return self._compiler.rules.add_dependent(
+            lambda: list(self._after(row.after)), resolve, clause.indifference(row.after), again=self._layout.again
+        )
+
+    def tail(self, place: Place) -> int:
+        """The same, for the place after the item."""
+        found = self._tails.get(place)
+        if found is None:
+            found = self._tails[place] = self._add(self._after, place)
+        return found
+
+    def _add(self, expand: Callable[..., Iterable[Production]], *arguments: Any) -> int:
+        return self._compiler.add(expand, *arguments, again=self._layout.again)
 
     def _after(self, place: Place) -> Iterator[Production]:
-        layout = self._compiler.layout
         if self._clause.may_end(place):
-            yield layout.close(b"]", self._depth)
+            yield (self._layout.close(b"]"),)
         items = self.items(place)
         if items is not None:
-            yield (*layout.comma(self._depth), items)
+            yield (*self._layout.comma, items)
 
 
 def _any(some: Iterable[object]) -> bool:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 #: items with more possible values than this never run out of them, beyond those that minItems asks for
 FEW = 64
+_SPACE = b" \t\n"
 #: so many items may minItems ask for where they are to be unique: as many values are looked for
 MAX_UNIQUE = 1_000
 
@@ -62,9 +63,10 @@ class UniqueItems:
         """
         if self._all_scarce():
             return False
+        rest = rest.lstrip(_SPACE)  # of the layout
         if not rest or rest[:1] == b"]":
             return self._clause.may_end(place)
-        item = rest[1:].lstrip(b" \n")
+        item = rest[1:].lstrip(_SPACE)
         most = FEW
         while most < len(place.used) + 2:
             most *= 2

@@ -20,6 +20,8 @@ _STATUS = {
     "shutdown": (503, "server_error"),
     "aborted": (503, "server_error"),
 }
+#: how the advice reads here, where nothing says what was dropped
+_RELAXABLE = ' ("strict": false beside the response_format drops what cannot be kept)'
 _CODES = {"context_length": "context_length_exceeded"}
 
 
@@ -67,9 +69,11 @@ def from_failed(failed: Failed, names: dict[str, str]) -> HttpProblem:
         param = names.get("text")
     message = failed.message
     if failed.code == "invalid_constraint":
-        message = message.removesuffix(RELAXABLE)  # it has no such option
-        if param is not None and param not in message:
+        bare = message.removesuffix(RELAXABLE)
+        if param is not None and param not in bare:
             message = f"{param}: {message}"
+        if bare != failed.message:
+            message = message.removesuffix(RELAXABLE) + _RELAXABLE
     return HttpProblem(status, message, param, code=_CODES.get(failed.code, failed.code), type=kind)
 
 

@@ -71,6 +71,12 @@ class Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     stop_regex: str | list[str] | None = None
     regex: str | None = None
     grammar: str | None = None
+    # how the JSON of a response_format is written and its schema read
+    whitespace: str | int | None = None
+    any_order: bool | None = None
+    undeclared: bool | None = None
+    strict: bool | None = None
+    format: str | None = None
     cache_salt: str | None = None
     priority: Annotated[int, msgspec.Meta(ge=-1000, le=1000)] | None = None
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
+from ...constrained.interface import ConstraintError
+from ...constrained.schema.options import SchemaOptions
 from ..protocol import (
     MAX_CONSTRAINT_BYTES,
     ConstraintSpec,
@@ -28,6 +30,8 @@ from .settings import ServerSettings
 
 #: Beyond this a list of prompts belongs in several requests.
 MAX_PROMPTS = 2048
+#: fields of a body that are options of its response_format's schema
+_JSON_OPTIONS = ("whitespace", "any_order", "undeclared", "strict", "format")
 _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 
 
@@ -71,7 +75,7 @@ class Work:
 def chat_work(data: bytes, info: Info, settings: ServerSettings) -> Work:
     body = decode(data, ChatBody)
     _check(body, info, settings)
-    constraint = _constraint(body, _response_format(body.response_format))
+    constraint = _constraint(body, _response_format(body.response_format, _json_options(body)))
     if body.max_tokens is not None and body.max_completion_tokens not in (None, body.max_tokens):
         raise bad_field("max_tokens", "max_tokens and max_completion_tokens differ: send one of them")
     limit_name = "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens"
@@ -118,6 +122,9 @@ def completion_work(data: bytes, info: Info, settings: ServerSettings) -> Work:
     echo, wanted = bool(body.echo), body.logprobs is not None
     # The numbers of an echo; and its text, where only the tokenizer knows it.
     reads = echo and (wanted or any(prompt.text is None for prompt in prompts))
+    if (given := next(iter(_json_options(body)), None)) is not None:
+        raise bad_field(given, f"{given} belongs to a response_format, which this route does not have: use chat")
+    constraint = _constraint(body, None)
     return _work(
         "completions",
         body,
@@ -128,7 +135,7 @@ def completion_work(data: bytes, info: Info, settings: ServerSettings) -> Work:
         "max_tokens",
         wanted,
         body.logprobs or 0,
-        _constraint(body, None),
+        constraint,
         reads=reads,
         echo=echo,
     )
@@ -233,15 +240,34 @@ def _logit_bias(given: dict[str, float] | None) -> dict[int, float]:
     return bias
 
 
-def _response_format(given: object) -> Spec | None:
-    """OpenAI's response_format. ``strict`` there is about their service: here a schema is always kept."""
+def _json_options(body: Body) -> dict[str, object]:
+    """Those that were given."""
+    found: dict[str, object] = {}
+    for name in _JSON_OPTIONS:
+        value = getattr(body, name)
+        if value is not None:
+            try:
+                SchemaOptions.parse({name: value})
+            except ConstraintError as error:
+                raise bad_field(name, str(error)) from None
+            found[name] = value
+    return found
+
+
+def _response_format(given: object, options: Mapping[str, object]) -> Spec | None:
+    """OpenAI's response_format. ``strict`` inside of it is about their service: here a schema is always kept, unless
+    the ``strict`` beside it says otherwise."""
+    more = {"options": options} if options else {}
     if isinstance(given, dict):
         given = {name: value for name, value in given.items() if value is not None}
     if given is None or given == {"type": "text"}:
+        if options:
+            name = next(iter(options))
+            raise bad_field(name, f"{name} belongs to a response_format of JSON, which is not given")
         return None
     kind = given.get("type") if isinstance(given, dict) else None
     if kind == "json_object" and given == {"type": kind}:
-        return Spec('{"json_schema":{"type":"object"}}', field="response_format")
+        return Spec(_as_json({"json_schema": {"type": "object"}, **more}), field="response_format")
     if kind != "json_schema":
         raise bad_field("response_format", 'response_format must be of type "text", "json_object" or "json_schema"')
     assert isinstance(given, dict)
@@ -255,7 +281,7 @@ def _response_format(given: object) -> Spec | None:
     schema = inner.get("schema")
     if not isinstance(schema, dict | bool):
         raise bad_field(f"{where}.schema", f"{where}.schema must be a JSON Schema")
-    return Spec(_as_json({"json_schema": schema}), field="response_format")
+    return Spec(_as_json({"json_schema": schema, **more}), field="response_format")
 
 
 def _constraint(body: Body, wanted: Spec | None) -> ConstraintSpec | None:
