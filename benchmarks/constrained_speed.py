@@ -207,7 +207,7 @@ def jumps_saved(bench: Bench, texts: int, repeats: int) -> None:
     drawn anew without."""
     prompt = tuple(bench.vocabulary.encode(PROMPT.encode()))
     bench.run(prompt, [1], 8, None)  # the prompt is in the tree from now on
-    for whitespace in ("single", "compact", "spaced"):
+    for whitespace in ("single", "compact", "spaced", "auto"):
         bench.define(whitespace, INVOICE, jumps=True, whitespace=whitespace)
         passes: list[float] = []
         alone: list[float] = []

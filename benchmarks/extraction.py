@@ -60,10 +60,10 @@ ORDER = _object(
 EVENT = _object(title=TEXT, place=_object(hall=TEXT, city=TEXT), day=TEXT, speakers=_list(TEXT), price=NUMBER)
 
 ASKED = {
-    "person": "name, age, home (an object with city and country) and languages (a list)",
+    "person": "name, age, home (an object with city and country) and languages (a list of names)",
     "order": "order (its number), customer, items (a list of objects with product and count) and delivery (an object "
     "with city and day)",
-    "event": "title, place (an object with hall and city), day, speakers (a list) and price",
+    "event": "title, place (an object with hall and city), day, speakers (a list of names) and price",
 }
 SCHEMAS = {"person": PERSON, "order": ORDER, "event": EVENT}
 

@@ -236,6 +236,10 @@ def test_matchers_go_back_and_part(backend: str) -> None:
             {"json_schema": {"type": "string"}, "options": {"whitespace": 2}},
             "whitespace 2 is not supported",
         ),
+        *(
+            (name, {"json_schema": {}, "options": {"whitespace": "auto"}}, "whitespace 'auto' is not supported")
+            for name in ("outlines", "llguidance", "xgrammar")
+        ),
         ("outlines", {"grammar": 'root ::= "a"'}, "it has no grammars"),
         ("llguidance", {"json_schema": {}, "documents": {"http://x": {}}}, "documents are not supported"),
         ("llguidance", {"seq": [{"literal": "a"}]}, "'seq' is not supported there; the default"),

@@ -400,7 +400,7 @@ def test_the_way_out_is_as_short_as_in_the_layout_that_was_begun(schema: Any) ->
         name: build({"json_schema": schema, "options": {"undeclared": True, "whitespace": name}}, single_bytes(), "")
         for name in ("compact", "spaced", 1, 2, 8)
     }
-    texts = {json.dumps(value, **how): how for value in VALUES for how in LAYOUTS[:-1]}
+    texts = {json.dumps(value, **how): how for value in VALUES[4::2] for how in LAYOUTS[:-1]}
     asked = 0
     for text, how in texts.items():
         name = how.get("indent", "compact" if how else "spaced")
