@@ -86,6 +86,21 @@ def serve(
         int, typer.Option(min=1, envvar="PLAIT_MAX_BODY", help="Bytes of a request's body; beyond it 413.")
     ] = 8 * 1024 * 1024,
     max_n: Annotated[int, typer.Option(min=1, max=128, envvar="PLAIT_MAX_N", help="Choices of one prompt.")] = 128,
+    max_connections: Annotated[
+        int, typer.Option(min=1, envvar="PLAIT_MAX_CONNECTIONS", help="Open at once; idle ones make room.")
+    ] = 1024,
+    allowed_hosts: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="PLAIT_ALLOWED_HOSTS",
+            help="A Host name to answer to, beside localhost; *.example.com, * for any. "
+            "Default: any, but only localhost where the server listens there and has no key.",
+        ),
+    ] = None,
+    cors_origin: Annotated[
+        list[str] | None,
+        typer.Option(envvar="PLAIT_CORS_ORIGIN", help="A site whose pages may use the server: https://example.com."),
+    ] = None,
     drain: Annotated[
         int, typer.Option(min=0, envvar="PLAIT_DRAIN", help="Seconds that running requests get at shutdown.")
     ] = 5,
@@ -104,6 +119,9 @@ def serve(
         max_queue=max_queue,
         max_body=max_body,
         max_n=max_n,
+        max_connections=max_connections,
+        allowed_hosts=tuple(allowed_hosts) if allowed_hosts else None,
+        cors_origins=tuple(cors_origin or ()),
         names=tuple(served_model_name or ()),
     )
     options = {"model": model, "mode": mode, "threads": threads, "kv_tokens": kv_tokens, "device": device}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import signal
 import socket
 import sys
@@ -13,7 +12,9 @@ from types import FrameType
 from typing import Any
 
 from .. import store
+from ..address import is_loopback
 from ..errors import RequestError
+from ..server.files import raise_limit
 from ..server.settings import ServerSettings
 from .backends import started
 
@@ -26,6 +27,9 @@ def serve(
         raise RequestError(
             "--api-key is empty: give a key, or leave it out to serve everyone who can connect", "api_key"
         )
+    raise_limit()
+    if not settings.api_keys and is_loopback(host) and settings.allowed_hosts is None:
+        settings = replace(settings, allowed_hosts=())  # a page elsewhere could send its readers' browsers here
     if not settings.api_keys and not is_loopback(host):
         print(f"plait: warning: {host} is reachable from outside, and there is no --api-key", file=sys.stderr)
     with bound(host, port) as listening, terminable():
@@ -46,16 +50,7 @@ def serve(
                 file=sys.stderr,
                 flush=True,
             )
-            DrainingServer(app, drain, access_log).run(sockets=[listening])
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+            DrainingServer(app, drain, access_log, settings).run(sockets=[listening])
 
 
 @contextmanager

@@ -1,26 +1,44 @@
-"""uvicorn, whose requests get some seconds at shutdown and an answer when those are over."""
+"""uvicorn, whose connections have bounds, and whose requests get some seconds at shutdown and an answer after those."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
+import time
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
+from .connection import Connections
+from .files import BURST, connections_that_fit
+from .settings import ServerSettings
+
+log = logging.getLogger("plait.server")
+
 #: A client that does not even take that answer is cut off.
 _BACKSTOP_S = 5
 _HEADER_BYTES = 64 * 1024
+_BACKLOG = 1024  # connections that the kernel keeps for us
+_SWEEP_TICKS = 10  # of uvicorn, a second
+_SAY_AGAIN_S = 60.0
 
 
 class DrainingServer(uvicorn.Server):
     """Serves ``create_app(...)`` until SIGTERM or SIGINT, and ``drain`` seconds more."""
 
-    def __init__(self, app: FastAPI, drain: int, access_log: bool = False) -> None:
+    def __init__(
+        self, app: FastAPI, drain: int, access_log: bool = False, settings: ServerSettings | None = None
+    ) -> None:
+        settings = settings or ServerSettings()
+        most = connections_that_fit(settings.max_connections)
+        self._connections = Connections(most, settings.head_s, settings.write_s)
         config = uvicorn.Config(
             app,
-            http="h11",  # the one whose headers have a bound
+            http=self._connections.protocol(),  # h11: the one whose headers have a bound
             h11_max_incomplete_event_size=_HEADER_BYTES,
+            backlog=BURST,
             ws="none",
             lifespan="off",
             proxy_headers=False,
@@ -32,6 +50,18 @@ class DrainingServer(uvicorn.Server):
         super().__init__(config)
         self._jobs = app.state.jobs
         self._drain = drain
+        self._said = float("-inf")
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(self._fault)
+        await super().startup(sockets)
+        for each in sockets or ():
+            each.listen(_BACKLOG)  # uvicorn's backlog is also how many it accepts in one turn
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % _SWEEP_TICKS == 0:
+            self._connections.sweep(self.server_state.connections)
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         timer = asyncio.get_running_loop().call_later(self._drain, self._jobs.end_all)
@@ -39,3 +69,13 @@ class DrainingServer(uvicorn.Server):
             await super().shutdown(sockets)
         finally:
             timer.cancel()
+
+    def _fault(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """asyncio says for every try to accept that no descriptor is left, with its stack: said once is enough."""
+        if "socket.accept() out of system resource" not in str(context.get("message")):
+            loop.default_exception_handler(context)
+            return
+        now = time.monotonic()
+        if now - self._said > _SAY_AGAIN_S:
+            self._said = now
+            log.error("no connection can be accepted: %s; those that are open go on", context.get("exception"))

@@ -7,6 +7,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -28,6 +29,12 @@ from .work import Work
 
 log = logging.getLogger("plait.server")
 T = TypeVar("T")
+
+#: What takes longer than some milliseconds to read or to write is left to a thread of its own, one after the other,
+#: so that whoever sends or asks for little does not wait for it.
+_aside = ThreadPoolExecutor(1, "plait-server-aside")
+_LONG_BODY = 64 * 1024  # bytes
+_MANY_NUMBERS = 4096
 
 
 class Endpoint:
@@ -59,6 +66,11 @@ class Endpoint:
 
         try:
             await self._serve(scope, receive, noting)
+        except Unread:
+            self._metrics.gone()
+            if (abort := scope.get("state", {}).get("abort")) is not None:
+                abort()  # closing would wait for the client to take what is written already
+                await asyncio.sleep(0)  # the server notes it, and does not complain of half an answer
         except (ClientGone, OSError):  # OSError: how a server says that writing found nobody
             self._metrics.gone()
         except HttpProblem as problem:
@@ -74,21 +86,25 @@ class Endpoint:
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await self._bodies.read(scope, receive)
         info = self._backend.info()
-        work = self._read(body, info, self._settings)
-        with self._admission.hold(work.choices, "n" if work.n > 1 else work.names["text"]):
+        if len(body) > _LONG_BODY:
+            with self._bodies.keep(body):
+                work = await unless_gone(receive, aside(self._read, body, info, self._settings))
+        else:
+            work = self._read(body, info, self._settings)
+        del body
+        param = "n" if work.n > 1 else work.names["text"]
+        with self._admission.hold(work.choices, param, work.numbers(info.context_length)):
             async with Job(self._backend, work, self._jobs) as job:
                 answer = self._stream if work.stream else self._whole
-                await unless_gone(receive, answer(job, info, send))
+                await unless_gone(receive, answer(job, info, send), job.cut)
 
     async def _whole(self, job: Job, info: Info, send: Send) -> None:
         await job.finish()
-        shape = shape_for(job.work)
-        results = [job.results[index] for index in range(job.work.choices)]
-        for done in results:
+        for done in job.results.values():
             self._metrics.finished(done)
-        choices = [shape.choice(index, done) for index, done in enumerate(results)]
-        answer = head(shape.id_prefix, info) | {"object": shape.whole_object, "choices": choices}
-        await send_whole(send, 200, msgspec.json.encode(answer | {"usage": usage_json(job.usage())}))
+        many = sum(len(done.logprobs or ()) for done in job.results.values()) > _MANY_NUMBERS
+        body = await aside(whole, job, info) if many else whole(job, info)
+        await send_whole(send, 200, body)
 
     async def _stream(self, job: Job, info: Info, send: Send) -> None:
         first: list[Piece] = []
@@ -103,6 +119,18 @@ class Endpoint:
         await send({"type": "http.response.body", "body": b""})
 
 
+async def aside(work: Callable[..., T], *given: object) -> T:
+    return await asyncio.get_running_loop().run_in_executor(_aside, work, *given)
+
+
+def whole(job: Job, info: Info) -> bytes:
+    """The body of an answer that has come to its end."""
+    shape = shape_for(job.work)
+    choices = [shape.choice(index, job.results[index]) for index in range(job.work.choices)]
+    answer = head(shape.id_prefix, info) | {"object": shape.whole_object, "choices": choices}
+    return msgspec.json.encode(answer | {"usage": usage_json(job.usage())})
+
+
 def head(prefix: str, info: Info) -> Json:
     return {
         "id": f"{prefix}-{uuid.uuid4().hex}",
@@ -112,20 +140,28 @@ def head(prefix: str, info: Info) -> Json:
     }
 
 
-async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Result of ``work``, or ClientGone as soon as the client hangs up; ``work`` is cancelled then."""
+class Unread(Exception):
+    """The client leaves so much unread that the answer ends here."""
+
+
+async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T], cut: asyncio.Event | None = None) -> T:
+    """Result of ``work``, or ClientGone as soon as the client hangs up, Unread once ``cut`` is set; ``work`` is
+    cancelled then."""
 
     async def hung_up() -> None:
         while (await receive())["type"] != "http.disconnect":
             continue
 
-    watch, task = asyncio.create_task(hung_up()), asyncio.create_task(work)
+    task = asyncio.create_task(work)
+    watches = [asyncio.create_task(hung_up())]
+    if cut is not None:
+        watches.append(asyncio.create_task(cut.wait()))
     try:
-        await asyncio.wait({watch, task}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, *watches}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise ClientGone
+            raise ClientGone if watches[0].done() else Unread
         return task.result()
     finally:
-        for each in (watch, task):
+        for each in (task, *watches):
             each.cancel()
-        await asyncio.gather(watch, task, return_exceptions=True)
+        await asyncio.gather(task, *watches, return_exceptions=True)

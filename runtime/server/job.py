@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from itertools import chain
 from types import TracebackType
 from typing import TypeAlias
 
@@ -12,17 +14,22 @@ from ..backend import Backend
 from ..errors import BackendError
 from ..protocol import Action, Close, Delta, Done, Event, Extend, Failed, Lost, Open, Usage
 from .problems import HttpProblem, from_failed
+from .unsent import Unsent, size_of
 from .work import Work
+
+#: Taken at once, so that the others have their turn before the next: events, and about how many bytes of them.
+_TAKE, _TAKE_BYTES = 512, 128 * 1024
 
 #: (index of the choice within the response, what happened to it)
 Piece: TypeAlias = "tuple[int, Delta | Done]"
 
 
 class Jobs:
-    """Those that run now."""
+    """Those that run now, and what they hold for clients that do not read."""
 
-    def __init__(self) -> None:
+    def __init__(self, unsent: Unsent) -> None:
         self.running: set[Job] = set()
+        self.unsent = unsent
 
     def end_all(self) -> None:
         """Every one answers that the server is going; new ones still begin, if anyone lets them in."""
@@ -44,7 +51,9 @@ class Job:
         self._gen_op: dict[int, int] = {}
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
-        self._arrived: deque[Event] = deque()  # bounded by what the request may generate
+        self._arrived: deque[tuple[Event, int]] = deque()  # with their sizes, which `unsent` bounds
+        self.cut = asyncio.Event()  # nobody reads, and it holds as much as it may
+        self._account = jobs.unsent.open(lambda: self._soon(self.cut.set))
 
     async def __aenter__(self) -> Job:
         actions: list[Action] = []
@@ -64,6 +73,7 @@ class Job:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._jobs.running.discard(self)
+        self._jobs.unsent.close(self._account)
         if not self.finished:
             with suppress(BackendError):  # closed: everything of it has ended
                 self._backend.abort(program=self._program)
@@ -78,18 +88,26 @@ class Job:
 
     def _listen(self, event: Event) -> None:
         """On the backend's thread. A closed loop means that nobody waits."""
-        self._arrived.append(event)
+        if isinstance(event, Delta | Done) and event.op != self._gen_op.get(event.strand):
+            return  # of a role, say: nobody is told
+        size = size_of(event)
+        self._arrived.append((event, size))
+        self._jobs.unsent.add(self._account, size)
+        self._soon(self._wake.set)
+
+    def _soon(self, call: Callable[[], None]) -> None:
         if not self._loop.is_closed():
             try:
-                self._loop.call_soon_threadsafe(self._wake.set)
+                self._loop.call_soon_threadsafe(call)
             except RuntimeError:  # closed since we looked
                 return
 
     async def take(self) -> list[Piece]:
-        """Wait for events of the gens, and return all there are, adjacent deltas of a choice joined.
+        """Wait for events of the gens, and return those there are, up to a bound, adjacent deltas of a choice joined.
 
         Raises HttpProblem when any op failed: the first failure is the cause, what follows it is "upstream".
         """
+        await asyncio.sleep(0)  # a client that reads fast enough never makes us wait, but others do
         while True:
             pieces = self._drain()
             if pieces:
@@ -103,18 +121,20 @@ class Job:
             await self.take()
 
     def _drain(self) -> list[Piece]:
-        pieces: list[Piece] = []
-        last: dict[int, int] = {}  # index -> place in pieces of its last delta
-        while self._arrived:
-            event = self._arrived[0]
+        pieces: list[tuple[int, Done | list[Delta]]] = []
+        last: dict[int, list[Delta]] = {}  # index -> its deltas that nothing followed
+        taken = count = 0
+        while self._arrived and count < _TAKE and taken < _TAKE_BYTES:
+            event, size = self._arrived[0]
             if pieces and isinstance(event, Failed | Lost):
                 break  # what came before goes out first
             self._arrived.popleft()
+            taken, count = taken + size, count + 1
             if isinstance(event, Failed):
                 raise from_failed(event, self.work.names)
             if isinstance(event, Lost):
                 raise HttpProblem(503, event.message, code=event.code, type="server_error")
-            if not isinstance(event, Delta | Done) or event.op != self._gen_op[event.strand]:
+            if not isinstance(event, Delta | Done):
                 continue
             index = self._index[event.strand] + event.choice
             if isinstance(event, Done):
@@ -123,12 +143,12 @@ class Job:
                 self.results[index] = event
                 pieces.append((index, event))
             elif index in last:
-                place = last[index]
-                pieces[place] = (index, _join(pieces[place][1], event))
+                last[index].append(event)
             else:
-                last[index] = len(pieces)
-                pieces.append((index, event))
-        return pieces
+                last[index] = [event]
+                pieces.append((index, last[index]))
+        self._jobs.unsent.take(self._account, taken)
+        return [(index, _joined(piece) if isinstance(piece, list) else piece) for index, piece in pieces]
 
     def usage(self) -> Usage:
         """Of the whole request: each prompt once (choice 0 fixed its accounting), completions summed."""
@@ -143,13 +163,16 @@ class Job:
         )
 
 
-def _join(earlier: Delta | Done, later: Delta) -> Delta:
-    assert isinstance(earlier, Delta)
+def _joined(deltas: list[Delta]) -> Delta:
+    """One delta for all, in time that grows with their sum."""
+    if len(deltas) == 1:
+        return deltas[0]
+    last = deltas[-1]
     return Delta(
-        later.strand,
-        later.op,
-        later.choice,
-        earlier.text + later.text,
-        earlier.ids + later.ids,
-        earlier.logprobs + later.logprobs,
+        last.strand,
+        last.op,
+        last.choice,
+        "".join(delta.text for delta in deltas),
+        tuple(chain.from_iterable(delta.ids for delta in deltas)),
+        tuple(chain.from_iterable(delta.logprobs for delta in deltas)),
     )

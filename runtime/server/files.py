@@ -1,0 +1,37 @@
+"""Open files: how many connections fit the process's limit, with room left for the core and its sockets."""
+
+from __future__ import annotations
+
+import os
+import resource
+
+from ..errors import RequestError
+
+#: Kept free of connections: libzmq ends the process if it finds none for a new socket, and a core that is started
+#: again needs pipes and sockets.
+_RESERVE = 64
+#: Accepted in one turn of the loop, before any is counted.
+BURST = 64
+_ENOUGH = 65_536  # some programs walk through all that the limit allows
+_LEAST = 8
+
+
+def raise_limit() -> None:
+    """The soft limit is for programs that use select(); nothing here does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _ENOUGH if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def connections_that_fit(wanted: int) -> int:
+    """At most ``wanted``. Raises RequestError where the limit leaves no room to serve."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    room = soft - len(os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd")) - _RESERVE - BURST
+    if room < min(wanted, _LEAST):
+        raise RequestError(
+            f"only {soft} files may be open at once, which is too few for a server: raise the limit (ulimit -n)"
+        )
+    return min(wanted, room)
