@@ -226,6 +226,8 @@ class Lowering:
         raise OpError("upstream", f"strand {number} failed: {cause.message}", None, cause.cause_op)
 
     def _close(self, strand: Strand) -> bool:
+        if strand.chat.rerender and strand.head is not None:
+            return False  # what it holds in the end is rendered with the texts of its gens
         try:
             self._flush(strand, strand.last_op, bos=False)
         except OpError:
@@ -238,6 +240,7 @@ class Lowering:
 
     def _edge_ready(self, strand: Strand) -> bool:
         """False while a conversation that must be rendered anew waits for text of its own gens."""
+        self._prompt.settle(strand)
         return not (strand.chat.rerender and strand.head is not None)
 
     def _flush(self, strand: Strand, op: int, *, bos: bool) -> None:

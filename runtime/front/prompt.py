@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from .. import wire
-from .chat import MOST_MESSAGES, ChatTemplate, Part, TemplateError, Wrap
+from .chat import MOST_MESSAGES, ChatTemplate, Part, TemplateError, Wrap, looked_at
 from .settings import ServedModel
 from .strand import Chat, OpError, Strand, Turn
 
@@ -74,38 +74,59 @@ class Prompt:
             raise OpError("invalid_request", self.template_problem, "role")
         if len(chat.turns) >= MOST_MESSAGES:
             raise OpError("invalid_request", f"a conversation has at most {MOST_MESSAGES} messages", "role")
-        roles = (*(turn.role for turn in chat.turns), role)
+        turns = chat.turns
+        roles = tuple(turns[at].role if at < len(turns) else role for at in looked_at(len(turns) + 1))
         wrap: Wrap | None = None
         try:
             if not chat.rerender:
                 wrap = self.template.derive(roles)
-                if wrap is not None and role == "assistant" and not self._holds(self.template, chat, wrap):
-                    wrap = None
             prefix = wrap.prefix if wrap is not None else self.template.between(roles)
         except TemplateError as error:
             raise OpError("invalid_request", str(error), "role") from error
         if wrap is None:
-            if chat.mixed:
-                self.outside(Chat(rerender=True), None)
-            chat.rerender = True
+            self._rerender(chat)
         else:
             strand.segments.append(Part(prefix, True))
+            chat.guessed = chat.guessed or len(roles) <= len(turns)
             if chat.plain is not None:
-                chat.plain += prefix
-        chat.turns.append(Turn(role, []))
+                chat.plain.append(prefix)
+                if role == "assistant" and turns:
+                    chat.unseen = len(turns), len(chat.plain)
+        turns.append(Turn(role, [], wrap))
         chat.open = chat.fresh = True
         chat.suffix = wrap.suffix if wrap is not None else ""
         chat.strips = wrap.strips if wrap is not None else False
         return prefix
 
-    @staticmethod
-    def _holds(template: ChatTemplate, chat: Chat, wrap: Wrap) -> bool:
-        """Prefixes and suffixes give what a full rendering gives. False where the template looks into contents
-        (strips a marker, say); not asked while texts of gens are still to come."""
-        if chat.plain is None or not chat.turns:
-            return True
-        messages = [(turn.role, _written(turn)) for turn in chat.turns]
-        return template.render(messages, generate=True) == chat.plain + wrap.prefix
+    def _rerender(self, chat: Chat) -> None:
+        """From now on the conversation is rendered whole at each gen."""
+        if chat.mixed:
+            self.outside(Chat(rerender=True), None)
+        chat.rerender = True
+
+    def settle(self, strand: Strand) -> None:
+        """Before ids leave: what the turns came to is what the template writes. It is not where the template looks
+        into contents (strips a marker, say), or where a message is written by more than the roles around it. Contents
+        are not looked at while texts of gens are still to come."""
+        chat = strand.chat
+        if chat.rerender or self.template is None or not (chat.unseen or chat.guessed):
+            return
+        self._may_fit([part.text for part in strand.segments], "prompt")
+        unseen, chat.unseen = chat.unseen, None
+        guessed, chat.guessed = chat.guessed, False
+        holds = True
+        try:
+            if unseen is not None and chat.plain is not None:
+                count, pieces = unseen
+                messages = [(turn.role, _written(turn)) for turn in chat.turns[:count]]
+                holds = self.template.render(messages, generate=True) == "".join(chat.plain[:pieces])
+            if holds and guessed:
+                wraps = [turn.wrap for turn in chat.turns if turn.wrap is not None]
+                holds = self.template.writes([turn.role for turn in chat.turns], wraps)
+        except TemplateError as error:
+            raise OpError("invalid_request", str(error), "role") from error
+        if not holds:
+            self._rerender(chat)
 
     def end(self, strand: Strand) -> str:
         """Close the open message; returns its suffix."""
@@ -121,7 +142,7 @@ class Prompt:
         strand.segments.append(Part(chat.suffix, True))
         if chat.plain is not None:
             content = _written(chat.turns[-1])
-            chat.plain += (content.strip() if chat.strips else content) + chat.suffix
+            chat.plain += (content.strip() if chat.strips else content, chat.suffix)
         chat.open = False
         return chat.suffix
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import resource
+from pathlib import Path
 
 from ..errors import RequestError
 
@@ -29,7 +29,7 @@ def connections_that_fit(wanted: int) -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return wanted
-    room = soft - len(os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd")) - _RESERVE - BURST
+    room = soft - sum(1 for _ in Path("/dev/fd").iterdir()) - _RESERVE - BURST
     if room < min(wanted, _LEAST):
         raise RequestError(
             f"only {soft} files may be open at once, which is too few for a server: raise the limit (ulimit -n)"
