@@ -256,7 +256,7 @@ def test_a_conversation_is_rendered_as_often_however_long_it_is(
     for count in (61, 401):
         rendered.clear()
         messages = [(("user", "assistant")[at % 2], "m") for at in range(count)]
-        _, events = ask(tiny, template, ops_of(messages) + [RoleBegin(9_000, "assistant"), gen(9_001)])
+        _, events = ask(tiny, template, [*ops_of(messages), RoleBegin(9_000, "assistant"), gen(9_001)])
         failed = [event for event in events if isinstance(event, Failed)]
         assert not failed or failed[0].code == "context_length"
         assert sum(size >= 10 for size in rendered) <= 2

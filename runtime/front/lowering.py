@@ -155,7 +155,7 @@ class Lowering:
         if not self._edge_ready(strand):
             return False
         self._flush(strand, select.op, bos=True)
-        choices = tuple(self._prompt.choice(text) for text in select.choices)
+        choices = self._prompt.choices(strand, select.choices)
         longest = max(len(ids) for ids in choices)
         if strand.known + longest > self._front.context_length:
             self._too_long(strand.known, longest, "choices")

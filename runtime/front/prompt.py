@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from .. import wire
 from .chat import MOST_MESSAGES, ChatTemplate, Part, TemplateError, Wrap, looked_at
+from .encoding import Encoder
 from .settings import ServedModel
 from .strand import Chat, OpError, Strand, Turn
 
@@ -16,8 +17,9 @@ TextOf = Callable[[Strand, tuple[int, int, int]], str]
 class Prompt:
     """Writes a strand's text. One per front; raises OpError."""
 
-    def __init__(self, model: ServedModel) -> None:
+    def __init__(self, model: ServedModel, encoder: Encoder) -> None:
         self._tokenizer = model.tokenizer
+        self._encoder = encoder
         self._context_length = model.context_length
         self._specials = sorted(model.tokenizer.special_tokens, key=len, reverse=True)
         self._first = {text[0] for text in self._specials}
@@ -160,16 +162,14 @@ class Prompt:
 
     def flush(self, strand: Strand, *, bos: bool) -> list[int]:
         """The ids that a hard token edge adds. ``bos``: the edge needs at least one id in the strand."""
-        parts = strand.segments
+        ids = self._encoded(strand, strand.segments, start=strand.empty) if strand.segments else []
         strand.segments = []
-        ids = self._encode(parts, start=strand.empty) if parts else []
         return self._with_bos(strand, ids, bos)
 
     def whole(self, strand: Strand, text_of: TextOf) -> list[int]:
         """Every id of the conversation as the template renders it now (for templates that do not extend)."""
         assert self.template is not None
         chat = strand.chat
-        strand.segments = []
         turns = [(turn.role, _content(strand, turn, text_of)) for turn in chat.turns]
         held = turns.pop() if chat.open else None
         try:
@@ -181,7 +181,9 @@ class Prompt:
                 parts = [*self.template.render_parts(turns, open_role=held[0]), Part(held[1], False)]
         except TemplateError as error:
             raise OpError("invalid_request", str(error), "role") from error
-        return self._with_bos(strand, self._encode([*chat.lead, *parts], start=True), True, fresh=True)
+        ids = self._encoded(strand, [*chat.lead, *parts], start=True)
+        strand.segments = []
+        return self._with_bos(strand, ids, True, fresh=True)
 
     def _with_bos(self, strand: Strand, ids: list[int], wanted: bool, *, fresh: bool = False) -> list[int]:
         if not (strand.empty or fresh) or not (ids or wanted):
@@ -197,10 +199,16 @@ class Prompt:
             )
         return ids
 
-    def choice(self, text: str) -> tuple[int, ...]:
-        """A choice of a Select, encoded alone."""
-        self._may_fit((text,), "choices")
-        return tuple(self._tokenizer.encode(text, special=False))
+    def choices(self, strand: Strand, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        """The choices of a Select, each encoded alone."""
+        for text in texts:
+            self._may_fit((text,), "choices")
+        return self._encoder.get(
+            strand,
+            tuple(texts),
+            sum(map(len, texts)),
+            lambda: tuple(tuple(self._tokenizer.encode(text, special=False)) for text in texts),
+        )
 
     @property
     def unconditional(self) -> tuple[int, ...]:
@@ -218,8 +226,14 @@ class Prompt:
                 field,
             )
 
-    def _encode(self, parts: Sequence[Part], *, start: bool) -> list[int]:
+    def _encoded(self, strand: Strand, parts: Sequence[Part], *, start: bool) -> list[int]:
         self._may_fit([part.text for part in parts], "prompt")
+        key = (tuple(parts), start)
+        return self._encoder.get(
+            strand, key, sum(len(part.text) for part in parts), lambda: self._encode(key[0], start=start)
+        )
+
+    def _encode(self, parts: Sequence[Part], *, start: bool) -> list[int]:
         plain = [part.text for part in parts if not part.special]
         if not any(first in text for text in plain for first in self._first):
             return self._tokenizer.encode("".join(part.text for part in parts), special=True, start=start)

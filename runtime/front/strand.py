@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from .chat import Part, Wrap
 from .text import TextStream
 
 if TYPE_CHECKING:
+    from .encoding import Job
     from .session import Session
 
 
@@ -144,6 +146,7 @@ class Strand:
         "close_sent",
         "closing",
         "empty",
+        "encoding",
         "fork_length",
         "gone",
         "ids",
@@ -201,6 +204,7 @@ class Strand:
         self.empty = True  # holds no ids, even when everything sent is done
         self.born = parent is None  # its ForkAt is on its way to the core: ops may be lowered
         self.chat = Chat()
+        self.encoding: dict[Hashable, Job] = {}  # what is encoded beside the loop
         self.cause: OpError | None = None  # why later ops fail
         self.last_op = -1
         self.unfinished: dict[int, set[int]] = {}  # op -> choices not answered
