@@ -6,15 +6,15 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import chain
 from types import TracebackType
 from typing import TypeAlias
 
 from ..backend import Backend
 from ..errors import BackendError
 from ..protocol import Action, Close, Delta, Done, Event, Extend, Failed, Lost, Open, Usage
+from ..sizes import merged, size_of
 from .problems import HttpProblem, from_failed
-from .unsent import Unsent, size_of
+from .unsent import Unsent
 from .work import Work
 
 #: Taken at once, so that the others have their turn before the next: events, and about how many bytes of them.
@@ -148,7 +148,7 @@ class Job:
                 last[index] = [event]
                 pieces.append((index, last[index]))
         self._jobs.unsent.take(self._account, taken)
-        return [(index, _joined(piece) if isinstance(piece, list) else piece) for index, piece in pieces]
+        return [(index, merged(piece) if isinstance(piece, list) else piece) for index, piece in pieces]
 
     def usage(self) -> Usage:
         """Of the whole request: each prompt once (choice 0 fixed its accounting), completions summed."""
@@ -161,18 +161,3 @@ class Job:
             forced=sum(usage.forced for usage in every),
             wrapped=sum(usage.wrapped for usage in every),
         )
-
-
-def _joined(deltas: list[Delta]) -> Delta:
-    """One delta for all, in time that grows with their sum."""
-    if len(deltas) == 1:
-        return deltas[0]
-    last = deltas[-1]
-    return Delta(
-        last.strand,
-        last.op,
-        last.choice,
-        "".join(delta.text for delta in deltas),
-        tuple(chain.from_iterable(delta.ids for delta in deltas)),
-        tuple(chain.from_iterable(delta.logprobs for delta in deltas)),
-    )

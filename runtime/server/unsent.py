@@ -5,10 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from ..protocol import Delta, Done, Event
-
-_EVENT, _LOGPROB = 400, 200  # bytes in memory, about
-
 
 class Account:
     """One stream's share. ``cut`` is called once, when it holds more than it may."""
@@ -65,10 +61,3 @@ class Unsent:
     def _forget(self, account: Account) -> None:
         del self._open[account]
         self._size -= account.size
-
-
-def size_of(event: Event) -> int:
-    if not isinstance(event, Delta | Done):
-        return _EVENT
-    numbers = sum(1 + len(entry.top) for entry in event.logprobs or ())
-    return _EVENT + len(event.text) + 8 * len(event.ids) + _LOGPROB * numbers

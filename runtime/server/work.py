@@ -254,7 +254,8 @@ def _constraint(body: Body, wanted: Spec | None) -> ConstraintSpec | None:
         first, second = list(found)[:2]
         raise bad_field(second, f"send {first} or {second}, not both: each says what the whole answer must be")
     for name, spec in found.items():
-        if isinstance(spec, Spec) and len(spec.source.encode()) > MAX_CONSTRAINT_BYTES:
+        source = spec.source if isinstance(spec, Spec) else spec.pattern
+        if len(source) > MAX_CONSTRAINT_BYTES or len(source.encode()) > MAX_CONSTRAINT_BYTES:
             raise bad_field(name, f"{name} is too large: at most {MAX_CONSTRAINT_BYTES:,} bytes fit")
     return next(iter(found.values()), None)
 
