@@ -13,8 +13,8 @@ from typing import Any
 
 from .. import store
 from ..address import is_loopback
+from ..descriptors import raise_limit
 from ..errors import RequestError
-from ..server.files import raise_limit
 from ..server.settings import ServerSettings
 from .backends import started
 

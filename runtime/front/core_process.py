@@ -26,6 +26,7 @@ import msgspec
 import zmq
 
 from .. import wire
+from ..descriptors import check_spare
 from ..errors import BackendError, ModelError
 from ..protocol import MAX_FRAME_BYTES
 from .link import CoreItem, OnDeath, OnEvents
@@ -86,6 +87,7 @@ class CoreProcess:
         self._on_events, self._on_death = on_events, on_death
         loop = self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[wire.Ready] = loop.create_future()
+        check_spare()
         self._folder = Path(tempfile.mkdtemp(prefix="plait-"))  # mode 0700; short enough for a socket's path
         address = f"ipc://{self._folder}/core"
         self._context = zmq.Context()

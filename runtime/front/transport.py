@@ -20,6 +20,7 @@ import msgspec
 import zmq
 
 from .. import address as addresses
+from ..descriptors import check_spare
 from ..protocol import (
     MAX_FRAME_BYTES,
     PROTOCOL_VERSION,
@@ -172,6 +173,7 @@ class Transport:
 
     def start(self) -> None:
         """Bind. Raises BackendError or InvalidValue. Call it on the front's loop."""
+        check_spare()
         self._context = zmq.Context()
         socket = self._context.socket(zmq.ROUTER)
         lease = self._front.settings.lease

@@ -26,7 +26,7 @@ _FULL_BODY = (
 )
 #: A client takes at least this much of what is written, or this part of it, within the time, or is cut off.
 _LEAST_TAKEN = 16 * 1024
-_LEAST_PART = 20
+_LEAST_PART = 100
 
 
 class Connections:

@@ -11,8 +11,8 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
+from ..descriptors import BURST, connections_that_fit
 from .connection import Connections
-from .files import BURST, connections_that_fit
 from .settings import ServerSettings
 
 log = logging.getLogger("plait.server")

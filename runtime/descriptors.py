@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from pathlib import Path
 
-from ..errors import RequestError
+from .errors import BackendError, RequestError
 
 #: Kept free of connections: libzmq ends the process if it finds none for a new socket, and a core that is started
 #: again needs pipes and sockets.
 _RESERVE = 64
 #: Accepted in one turn of the loop, before any is counted.
 BURST = 64
+_SPARE = 24  # that a context of libzmq with its sockets, and a process with its pipes, need
 _ENOUGH = 65_536  # some programs walk through all that the limit allows
 _LEAST = 8
 
@@ -35,3 +37,16 @@ def connections_that_fit(wanted: int) -> int:
             f"only {soft} files may be open at once, which is too few for a server: raise the limit (ulimit -n)"
         )
     return min(wanted, room)
+
+
+def check_spare() -> None:
+    """Raises BackendError where libzmq would find no descriptor, and end the process."""
+    taken: list[int] = []
+    try:
+        for _ in range(_SPARE):
+            taken.append(os.dup(2))
+    except OSError as error:
+        raise BackendError(f"{error}: close some, or raise the limit (ulimit -n)") from error
+    finally:
+        for each in taken:
+            os.close(each)
