@@ -8,11 +8,12 @@ from pathlib import Path
 
 from .errors import BackendError, RequestError
 
-#: Kept free of connections: libzmq ends the process if it finds none for a new socket, and a core that is started
-#: again needs pipes and sockets.
-_RESERVE = 64
-#: Accepted in one turn of the loop, before any is counted.
-BURST = 64
+#: Kept free of connections, for the engine: libzmq ends the process if it finds none for a new socket, and a core
+#: that is started again needs pipes and sockets.
+_RESERVE = 96
+#: Accepted at once, before any of them is counted; a few such bursts may be on their way.
+BURST = 16
+_BURSTS = 4
 _SPARE = 24  # that a context of libzmq with its sockets, and a process with its pipes, need
 _ENOUGH = 65_536  # some programs walk through all that the limit allows
 _LEAST = 8
@@ -27,11 +28,11 @@ def raise_limit() -> None:
 
 
 def connections_that_fit(wanted: int) -> int:
-    """At most ``wanted``. Raises RequestError where the limit leaves no room to serve."""
+    """At most ``wanted``; asked before the engine starts. Raises RequestError where the limit leaves no room."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return wanted
-    room = soft - sum(1 for _ in Path("/dev/fd").iterdir()) - _RESERVE - BURST
+    room = soft - sum(1 for _ in Path("/dev/fd").iterdir()) - _RESERVE - _BURSTS * BURST
     if room < min(wanted, _LEAST):
         raise RequestError(
             f"only {soft} files may be open at once, which is too few for a server: raise the limit (ulimit -n)"

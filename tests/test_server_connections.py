@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import resource
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,6 +21,7 @@ from server_fake import Script, ScriptedBackend
 
 from plait.runtime import descriptors
 from plait.runtime.errors import BackendError, RequestError
+from plait.runtime.front.core_process import CoreCommand, CoreProcess
 from plait.runtime.server.app import create_app
 from plait.runtime.server.draining import DrainingServer
 from plait.runtime.server.settings import ServerSettings
@@ -257,3 +260,24 @@ def test_zeromq_is_not_asked_where_it_would_end_the_process(monkeypatch: pytest.
     monkeypatch.setattr("os.dup", none_left)
     with pytest.raises(BackendError, match="ulimit -n"):
         descriptors.check_spare()
+
+
+def test_the_folder_of_the_socket_goes_where_no_descriptor_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "plait-x"
+    folder.mkdir()
+    (folder / "core").touch()
+    link = CoreProcess(CoreCommand(tmp_path, "exact"), 1.0)
+    link._folder = folder
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(2)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            os.dup(2)
+        link._remove_folder()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert not folder.exists()

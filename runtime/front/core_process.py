@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -153,8 +152,12 @@ class CoreProcess:
         self._remove_folder()
 
     def _remove_folder(self) -> None:
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if (
+            self._folder is not None
+        ):  # by names alone: walking through it needs a descriptor, which may be what is short
+            with contextlib.suppress(OSError):
+                (self._folder / "core").unlink(missing_ok=True)
+                self._folder.rmdir()
 
     def _close_pipe(self) -> None:
         if self._pipe >= 0:

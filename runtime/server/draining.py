@@ -11,7 +11,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-from ..descriptors import BURST, connections_that_fit
+from ..descriptors import BURST
 from .connection import Connections
 from .settings import ServerSettings
 
@@ -32,8 +32,7 @@ class DrainingServer(uvicorn.Server):
         self, app: FastAPI, drain: int, access_log: bool = False, settings: ServerSettings | None = None
     ) -> None:
         settings = settings or ServerSettings()
-        most = connections_that_fit(settings.max_connections)
-        self._connections = Connections(most, settings.head_s, settings.write_s)
+        self._connections = Connections(settings.max_connections, settings.head_s, settings.write_s)
         config = uvicorn.Config(
             app,
             http=self._connections.protocol(),  # h11: the one whose headers have a bound
