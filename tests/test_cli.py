@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -18,12 +19,13 @@ import pytest
 from server_fake import ScriptedBackend
 
 import plait
+from plait.runtime.address import is_loopback
 from plait.runtime.cli import backends, main
 from plait.runtime.cli import chat as chat_command
 from plait.runtime.cli.chat import Conversation
 from plait.runtime.cli.demo import table
-from plait.runtime.cli.serve import is_loopback
 from plait.runtime.errors import GenerationError
+from plait.runtime.front.metrics import Metrics as FrontMetrics
 from plait.runtime.protocol import (
     Action,
     Close,
@@ -39,6 +41,7 @@ from plait.runtime.protocol import (
     Text,
     Usage,
 )
+from plait.runtime.server.settings import ServerSettings
 
 TESTS = Path(__file__).parent
 
@@ -370,6 +373,45 @@ def test_serve_answers_and_a_signal_ends_it_in_order(number: signal.Signals) -> 
         finally:
             child.kill()
     assert (child.returncode, out, err) == (0, "aborted 1 closed\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hosts"),
+    [
+        ([], ()),
+        (["--host", "localhost"], ()),
+        (["--host", "0.0.0.0"], None),
+        (["--api-key", "k"], None),
+        (["--allowed-hosts", "a.example", "--allowed-hosts", "*.b.example"], ("a.example", "*.b.example")),
+        (["--api-key", "k", "--allowed-hosts", "a.example"], ("a.example",)),
+        (["--allowed-hosts", "*"], ("*",)),
+    ],
+)
+def test_a_server_without_a_key_answers_to_its_own_names(
+    arguments: list[str], hosts: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[ServerSettings] = []
+
+    class Server:
+        def __init__(self, app: object, drain: int, access_log: bool, settings: ServerSettings) -> None:
+            seen.append(settings)
+
+        def run(self, sockets: object) -> None:
+            pass
+
+    @contextlib.contextmanager
+    def started(**options: object) -> Iterator[ScriptedBackend]:
+        backend = ScriptedBackend()
+        backend.front = SimpleNamespace(metrics=FrontMetrics())  # type: ignore[attr-defined]  # a Runtime has one
+        yield backend
+
+    monkeypatch.setattr("plait.runtime.server.draining.DrainingServer", Server)
+    monkeypatch.setattr("plait.runtime.cli.serve.started", started)
+    monkeypatch.setattr("plait.runtime.cli.serve.raise_limit", lambda: None)
+    origins = ["--cors-origin", "https://a.example", "--cors-origin", "https://b.example"]
+    assert plait_("serve", "--port", "0", "--max-connections", "9", *origins, *arguments) == 0
+    assert [(found.allowed_hosts, found.max_connections) for found in seen] == [(hosts, 9)]
+    assert seen[0].cors_origins == ("https://a.example", "https://b.example")
 
 
 def test_a_port_in_use_is_said_before_anything_is_loaded(capsys: pytest.CaptureFixture[str]) -> None:
