@@ -153,6 +153,19 @@ def test_a_request_that_runs_long_is_not_ended() -> None:
         until(lambda: backend.aborted != [])
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_says_it_sends_no_more_leaves_no_request_behind(stream: bool) -> None:
+    """It is taken for one that is gone, as asyncio takes it: nothing of it goes on."""
+    backend = ScriptedBackend(lambda sent, choice: Script(held=True))
+    body = json.dumps({"prompt": "x", "stream": stream}).encode()
+    with serving(backend) as served:
+        client = served.connect(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        until(lambda: bool(backend.strands))
+        client.shutdown(socket.SHUT_WR)
+        until(lambda: len(backend.aborted) == 1 and served.open == 0)
+        client.close()
+
+
 def test_who_waits_longest_makes_room() -> None:
     with serving(head_s=60, max_connections=3) as served:
         idle = [served.connect(b"GET /h") for _ in range(3)]

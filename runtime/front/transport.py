@@ -52,6 +52,7 @@ _RETRY, _RETRY_MOST = 0.01, 0.16  # seconds until full clients are tried again; 
 _BATCH = 256  # events of one frame after a jam
 _FRAMES = 256  # that the library keeps of one client before it says that it is full
 _HEARTBEAT_MS = 10_000
+_HANDSHAKE_MS = 10_000  # a connection that says nothing is closed
 
 WireEvent = Delta | Done | Failed | Closed
 
@@ -182,6 +183,7 @@ class Transport:
             (zmq.SNDHWM, _FRAMES),
             (zmq.ROUTER_MANDATORY, 1),
             (zmq.MAXMSGSIZE, MAX_FRAME_BYTES),
+            (zmq.HANDSHAKE_IVL, _HANDSHAKE_MS),
             (zmq.HEARTBEAT_IVL, _HEARTBEAT_MS),
             # A paused process answers no heartbeat either: its lease, not the wire, must end it.
             (zmq.HEARTBEAT_TIMEOUT, int(lease * 1000) + _HEARTBEAT_MS),

@@ -153,7 +153,7 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T], cut: async
             continue
 
     task = asyncio.create_task(work)
-    watches = [asyncio.create_task(hung_up())]
+    watches: list[asyncio.Task[Any]] = [asyncio.create_task(hung_up())]
     if cut is not None:
         watches.append(asyncio.create_task(cut.wait()))
     try:
