@@ -27,12 +27,19 @@ def raise_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def connections_that_fit(wanted: int) -> int:
-    """At most ``wanted``; asked before the engine starts. Raises RequestError where the limit leaves no room."""
+def clients_that_fit(wanted: int) -> int:
+    """Of programs over ZeroMQ: at most ``wanted``, and a quarter of what may be open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if soft == resource.RLIM_INFINITY else min(wanted, soft // 4)
+
+
+def connections_that_fit(wanted: int, clients: int = 0) -> int:
+    """At most ``wanted``, beside ``clients`` over ZeroMQ; asked before the engine starts. Raises RequestError where
+    the limit leaves no room."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return wanted
-    room = soft - sum(1 for _ in Path("/dev/fd").iterdir()) - _RESERVE - _BURSTS * BURST
+    room = soft - sum(1 for _ in Path("/dev/fd").iterdir()) - _RESERVE - _BURSTS * BURST - clients
     if room < min(wanted, _LEAST):
         raise RequestError(
             f"only {soft} files may be open at once, which is too few for a server: raise the limit (ulimit -n)"

@@ -251,6 +251,8 @@ def test_connections_leave_room_for_the_core(monkeypatch: pytest.MonkeyPatch) ->
         assert descriptors.connections_that_fit(wanted) == fit
     monkeypatch.setattr(resource, "getrlimit", lambda what: (512, 512))
     assert 0 < descriptors.connections_that_fit(1024) <= 512 - 128
+    assert descriptors.clients_that_fit(1000) == 128
+    assert descriptors.connections_that_fit(1024, 128) == descriptors.connections_that_fit(1024) - 128
     monkeypatch.setattr(resource, "getrlimit", lambda what: (64, 64))
     with pytest.raises(RequestError, match="ulimit -n"):
         descriptors.connections_that_fit(1024)

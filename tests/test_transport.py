@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket as sockets
 import subprocess
 import sys
 import threading
@@ -332,6 +333,32 @@ def test_what_a_client_asks_before_it_is_looked_at_has_a_bound(tokenizer: Tokeni
         assert isinstance(lost, p.Lost) and lost.code == "queue_full"
 
     bench(tokenizer, tmp_path, body, settings={"max_backlog_ops": 100})
+
+
+def test_connections_have_a_bound(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever they say: libzmq would accept until no descriptor is left, and then end the process."""
+    monkeypatch.setattr("plait.runtime.front.transport.clients_that_fit", lambda wanted: 4)
+
+    async def body(b: Bench) -> None:
+        raw = b.raw()
+        await raw.receive()
+        door = b.transport._door
+        assert door is not None
+        silent = []
+        for _ in range(12):
+            client = sockets.socket(sockets.AF_UNIX)
+            client.connect(str(tmp_path / "s"))
+            silent.append(client)
+        await b.until(lambda: door.refused == 9)
+        raw.send(program(1))  # who is in goes on
+        await raw.events(lambda events: p.Closed(1) in events)
+        for client in silent:
+            client.close()
+        await b.until(lambda: len(door._inside) == 1)
+        other = b.raw("session-2")
+        assert isinstance(await other.receive(), p.Welcome)
+
+    bench(tokenizer, tmp_path, body)
 
 
 def test_a_silent_client_keeps_its_strands_until_the_lease_ends(tokenizer: Tokenizer, tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from typing import Any
 
 from .. import store
 from ..address import is_loopback
-from ..descriptors import connections_that_fit, raise_limit
+from ..descriptors import clients_that_fit, connections_that_fit, raise_limit
 from ..errors import RequestError
+from ..front.settings import Settings
 from ..server.settings import ServerSettings
 from .backends import started
 
@@ -28,7 +29,8 @@ def serve(
             "--api-key is empty: give a key, or leave it out to serve everyone who can connect", "api_key"
         )
     raise_limit()
-    settings = replace(settings, max_connections=connections_that_fit(settings.max_connections))
+    clients = 0 if options.get("address") is None else clients_that_fit(Settings().max_sessions)
+    settings = replace(settings, max_connections=connections_that_fit(settings.max_connections, clients))
     if not settings.api_keys and is_loopback(host) and settings.allowed_hosts is None:
         settings = replace(settings, allowed_hosts=())  # a page elsewhere could send its readers' browsers here
     if not settings.api_keys and not is_loopback(host):

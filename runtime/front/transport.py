@@ -20,7 +20,7 @@ import msgspec
 import zmq
 
 from .. import address as addresses
-from ..descriptors import check_spare
+from ..descriptors import check_spare, clients_that_fit
 from ..protocol import (
     MAX_FRAME_BYTES,
     PROTOCOL_VERSION,
@@ -40,6 +40,7 @@ from ..protocol import (
     fill,
 )
 from ..sizes import merged, size_of
+from .door import Door
 from .pump import SocketPump
 from .session import Session
 
@@ -52,6 +53,7 @@ _RETRY, _RETRY_MOST = 0.01, 0.16  # seconds until full clients are tried again; 
 _BATCH = 256  # events of one frame after a jam
 _FRAMES = 256  # that the library keeps of one client before it says that it is full
 _HEARTBEAT_MS = 10_000
+_TOLD = 16  # more connections than sessions: whoever finds all taken is told so
 _HANDSHAKE_MS = 10_000  # a connection that says nothing is closed
 
 WireEvent = Delta | Done | Failed | Closed
@@ -170,6 +172,7 @@ class Transport:
         self._probe: asyncio.TimerHandle | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._pump: SocketPump | None = None
+        self._door: Door | None = None
         self.endpoint = ""
 
     def start(self) -> None:
@@ -189,9 +192,11 @@ class Transport:
             (zmq.HEARTBEAT_TIMEOUT, int(lease * 1000) + _HEARTBEAT_MS),
         ):
             socket.setsockopt(option, value)
+        self._door = Door(socket, clients_that_fit(self._front.settings.max_sessions + _TOLD))
         try:
             self.endpoint = addresses.bind(socket, self._address)
         except BaseException:
+            self._door.close()
             socket.close(linger=0)
             self._context.destroy(linger=0)
             raise
@@ -207,6 +212,8 @@ class Transport:
             if handle is not None:
                 handle.cancel()
         if self._pump is not None and self._context is not None:
+            if self._door is not None:
+                self._door.close()
             self._pump.close(linger_ms=200)  # the last word, Lost, should leave
             self._context.term()
             self._context = None
