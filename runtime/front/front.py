@@ -436,7 +436,7 @@ class Front:
         self.turn()
 
     def _pump(self, strand: Strand) -> None:
-        while strand.queue and strand.born and not strand.gone:
+        while strand.queue and strand.born and not strand.gone and not strand.session.closed:
             if self.late:
                 self.wake(strand)
                 return

@@ -48,7 +48,7 @@ class Admission:
     """A bounded number of choices in flight, and of log-probabilities that they may hold. Nobody waits here: what does
     not fit is refused at once."""
 
-    def __init__(self, limit: int, most_numbers: int = 2**19, most_numbers_held: int = 2**21) -> None:
+    def __init__(self, limit: int, most_numbers: int = 2**20, most_numbers_held: int = 2**23) -> None:
         self.limit = limit
         self.held = 0
         self._most_numbers = most_numbers

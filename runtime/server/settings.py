@@ -26,8 +26,8 @@ class ServerSettings:
     max_bodies: int = 256 * 1024 * 1024
     body_s: float = 60.0
     max_n: int = 128
-    max_numbers: int = 2**19
-    max_numbers_held: int = 2**21
+    max_numbers: int = 2**20
+    max_numbers_held: int = 2**23
     max_unsent: int = 16 * 1024 * 1024
     max_unsent_all: int = 128 * 1024 * 1024
     max_connections: int = 1024
