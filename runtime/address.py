@@ -56,10 +56,10 @@ def parse(address: str) -> Address:
     host, colon, port = parts.netloc.rpartition(":")
     if not colon or not host or not port.isdigit() or not 0 <= int(port) < 65536:
         raise InvalidValue(f"address {address!r} must read tcp://host:port", "address")
-    return Address(f"tcp://{host}:{port}", None, _loopback(host), key)
+    return Address(f"tcp://{host}:{port}", None, is_loopback(host), key)
 
 
-def _loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:

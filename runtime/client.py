@@ -16,6 +16,7 @@ import zmq
 
 from . import address as addresses
 from .backend import Listener
+from .descriptors import check_spare
 from .dispatch import Dispatch, packed
 from .errors import BackendClosed, BackendError, ConnectTimeout, InvalidValue, ProtocolMismatch
 from .protocol import (
@@ -69,6 +70,7 @@ class Client:
         self._closing = False
         self._closed = threading.Event()
         parsed = addresses.parse(address)
+        check_spare()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
         for option, value in (

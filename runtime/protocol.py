@@ -19,6 +19,7 @@ import msgspec
 PROTOCOL_VERSION = 3
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 MAX_N = 1024  # choices of one Gen that can be told apart; a front may allow fewer
+MAX_MESSAGES = 1024  # of one conversation, the open one among them
 MAX_CONSTRAINT_BYTES = 4 * 1024 * 1024  # of one constraint's specification, as UTF-8
 
 Reason = Literal["stop", "length", "abort"]
@@ -135,6 +136,10 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
                 return "stop_regex", "a stop regex must not be longer than 1,024 characters"
         if self.top_logprobs and not self.logprobs:
             return "top_logprobs", "top_logprobs needs logprobs=True"
+        if len(self.stop_token_ids) > 16_384:
+            return "stop_token_ids", f"at most 16,384 stop_token_ids, not {len(self.stop_token_ids):,}"
+        if vocab_size is not None and len(self.logit_bias) > vocab_size:
+            return "logit_bias", f"logit_bias: {len(self.logit_bias):,} entries, and there are {vocab_size:,} token ids"
         for name, ids in (("stop_token_ids", self.stop_token_ids), ("logit_bias", tuple(self.logit_bias))):
             for token in ids:
                 if token < 0 or (vocab_size is not None and token >= vocab_size):

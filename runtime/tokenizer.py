@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .models.card import ModelCard, TokenizerSource
 
 Json = dict[str, Any]
+_LONG = 4096  # characters: some milliseconds
 
 
 def load_tokenizer(card: ModelCard) -> Tokenizer:
@@ -88,7 +89,12 @@ class Tokenizer:
         if not text:
             return []
         tokenizer = self._variant(special, start and self.has_dummy_space)
-        ids: list[int] = tokenizer.encode(without_surrogates(text), add_special_tokens=False).ids
+        text = without_surrogates(text)
+        if len(text) > _LONG:  # encode holds the interpreter's lock all the while, encode_batch does not
+            found = tokenizer.encode_batch([text], add_special_tokens=False)[0]
+        else:
+            found = tokenizer.encode(text, add_special_tokens=False)
+        ids: list[int] = found.ids
         return ids
 
     def fewest(self, text: str) -> int:

@@ -13,6 +13,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -21,12 +22,14 @@ from server_fake import ScriptedBackend
 from talker import Talker
 
 import plait
+from plait.runtime.address import is_loopback
 from plait.runtime.cli import backends, main
 from plait.runtime.cli import chat as chat_command
 from plait.runtime.cli.chat import Conversation
 from plait.runtime.cli.demo import table
-from plait.runtime.cli.serve import bound, is_loopback
+from plait.runtime.cli.serve import bound
 from plait.runtime.errors import GenerationError, RequestError
+from plait.runtime.front.metrics import Metrics as FrontMetrics
 from plait.runtime.protocol import (
     Close,
     Extend,
@@ -36,6 +39,7 @@ from plait.runtime.protocol import (
     Sampling,
     Usage,
 )
+from plait.runtime.server.settings import ServerSettings
 
 TESTS = Path(__file__).parent
 
@@ -414,6 +418,45 @@ def test_two_servers_never_have_one_port() -> None:
             assert early.getpeername() == first.getsockname()  # it waits for the server, and is not refused
     with bound("127.0.0.1", port):  # free again at once
         pass
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hosts"),
+    [
+        ([], ()),
+        (["--host", "localhost"], ()),
+        (["--host", "0.0.0.0"], None),
+        (["--api-key", "k"], None),
+        (["--allowed-hosts", "a.example", "--allowed-hosts", "*.b.example"], ("a.example", "*.b.example")),
+        (["--api-key", "k", "--allowed-hosts", "a.example"], ("a.example",)),
+        (["--allowed-hosts", "*"], ("*",)),
+    ],
+)
+def test_a_server_without_a_key_answers_to_its_own_names(
+    arguments: list[str], hosts: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[ServerSettings] = []
+
+    class Server:
+        def __init__(self, app: object, drain: int, access_log: bool, settings: ServerSettings, ready: str) -> None:
+            seen.append(settings)
+
+        def run(self, sockets: object) -> None:
+            pass
+
+    @contextlib.contextmanager
+    def started(**options: object) -> Iterator[ScriptedBackend]:
+        backend = ScriptedBackend()
+        backend.front = SimpleNamespace(metrics=FrontMetrics())  # type: ignore[attr-defined]  # a Runtime has one
+        yield backend
+
+    monkeypatch.setattr("plait.runtime.server.draining.DrainingServer", Server)
+    monkeypatch.setattr("plait.runtime.cli.serve.started", started)
+    monkeypatch.setattr("plait.runtime.cli.serve.raise_limit", lambda: None)
+    origins = ["--cors-origin", "https://a.example", "--cors-origin", "https://b.example"]
+    assert plait_("serve", "--port", "0", "--max-connections", "9", *origins, *arguments) == 0
+    assert [(found.allowed_hosts, found.max_connections) for found in seen] == [(hosts, 9)]
+    assert seen[0].cors_origins == ("https://a.example", "https://b.example")
 
 
 def test_the_url_is_said_once_it_answers(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,7 +184,7 @@ def test_a_prompt_with_too_many_numbers_is_refused_by_name(runtime: Runtime, mon
     from plait.runtime.server import app
 
     real = app.ServerSettings
-    monkeypatch.setattr("test_server_engine.ServerSettings", lambda: real(most_numbers=50))
+    monkeypatch.setattr("test_server_engine.ServerSettings", lambda: real(max_prompt_numbers=50))
     refused = complete(runtime, prompt=CONTEXT, prompt_logprobs=20, max_tokens=1)
     assert refused.status_code == 400 and refused.json()["error"]["param"] == "prompt_logprobs"
     assert complete(runtime, prompt=CONTEXT, prompt_logprobs=0, max_tokens=1).status_code == 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,21 @@ from fake_core import Client, FakeWorld, served, tiny_tokenizer
 from plait.runtime import wire
 from plait.runtime.front.chat import ChatTemplate, TemplateError
 from plait.runtime.front.front import Front
-from plait.runtime.protocol import Done, Extend, Failed, Fragment, Gen, Op, Open, RoleBegin, RoleEnd, Sampling, Text
+from plait.runtime.protocol import (
+    Close,
+    Closed,
+    Done,
+    Extend,
+    Failed,
+    Fragment,
+    Gen,
+    Op,
+    Open,
+    RoleBegin,
+    RoleEnd,
+    Sampling,
+    Text,
+)
 from plait.runtime.tokenizer import Tokenizer
 
 DEFAULT_SYSTEM = (
@@ -225,9 +240,11 @@ def test_wire_ids_stay_small(tiny: tuple[Tokenizer, str]) -> None:
     assert len(world.ops(wire.Append)) == 1
 
 
-def test_a_conversation_is_rendered_a_bounded_number_of_times_per_message(
-    tiny: tuple[Tokenizer, str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("template", [DEFAULT_SYSTEM, TRIMS])
+def test_a_conversation_is_rendered_as_often_however_long_it_is(
+    tiny: tuple[Tokenizer, str], monkeypatch: pytest.MonkeyPatch, template: str
 ) -> None:
+    """Whole twice (its contents, its roles), and what is derived is derived from a few messages."""
     rendered: list[int] = []
     render = ChatTemplate.render
 
@@ -236,11 +253,74 @@ def test_a_conversation_is_rendered_a_bounded_number_of_times_per_message(
         return render(self, messages, generate=generate)
 
     monkeypatch.setattr(ChatTemplate, "render", counting)
-    messages = [(("user", "assistant")[at % 2], f"message {at}") for at in range(61)]
-    _, events = ask(tiny, DEFAULT_SYSTEM, ops_of(messages))
+    for count in (61, 401):
+        rendered.clear()
+        messages = [(("user", "assistant")[at % 2], "m") for at in range(count)]
+        _, events = ask(tiny, template, [*ops_of(messages), RoleBegin(9_000, "assistant"), gen(9_001)])
+        failed = [event for event in events if isinstance(event, Failed)]
+        assert not failed or failed[0].code == "context_length"
+        assert sum(size >= 10 for size in rendered) <= 2
+        assert sum(rendered) <= 2 * (count + 1) + 200
+
+
+def test_the_derived_role_sequences_are_few(tiny: tuple[Tokenizer, str]) -> None:
+    """However many conversations there are: a message is derived from a few of the roles around it."""
+    found: set[tuple[str, ...]] = set()
+    derive = ChatTemplate.derive
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ChatTemplate, "derive", lambda self, roles: found.add(roles) or derive(self, roles))
+        rng = random.Random(1)
+        ask(tiny, CHATML, ops_of([(rng.choice(["user", "assistant", "system"]), "m") for _ in range(300)]))
+    assert max(map(len, found)) <= 6
+
+
+# The seventh message on is written with its number: no short conversation shows it.
+COUNTS = (
+    "{% for m in messages %}{{ '<|im_start|>' + m.role }}{% if loop.index0 > 6 %}{{ ' ' ~ loop.index0 }}{% endif %}"
+    "{{ '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant' }}{% if messages | length > 6 %}"
+    "{{ ' ' ~ (messages | length) }}{% endif %}{{ '\n' }}{% endif %}"
+)
+
+
+@pytest.mark.parametrize("template", [CHATML, DEFAULT_SYSTEM, TRIMS, FORGETS, THINKS, LOOKS, COUNTS])
+@pytest.mark.parametrize("count", [6, 7, 8, 9, 16, 17])
+def test_long_conversations_equal_apply_chat_template(
+    reference: Any, tiny: tuple[Tokenizer, str], template: str, count: int
+) -> None:
+    roles = ["user", "assistant"] * count
+    if count % 2 == 0:
+        roles.insert(0, "system")
+    messages = [(role, f" m{at} ") for at, role in enumerate(roles[: count - count % 2 + 1])]
+    if messages[-1][0] == "assistant":
+        messages.append(("user", "so?"))
+    world, _ = ask(tiny, template, [*ops_of(messages), RoleBegin(3_000, "assistant"), gen(3_001)])
+    reference.chat_template = tiny[1] if template == CHATML else template
+    wanted = reference.apply_chat_template(
+        [{"role": role, "content": content} for role, content in messages],
+        add_generation_prompt=True,
+        return_dict=False,
+    )
+    assert held(world)[: len(wanted)] == wanted
+
+
+def test_a_strand_closes_behind_the_gen_of_a_conversation_that_is_rendered_again(tiny: tuple[Tokenizer, str]) -> None:
+    """As every request over HTTP does."""
+    world = FakeWorld(tiny[0], context_length=2048)
+
+    async def main() -> list[Any]:
+        front = Front(served(tiny[0], FORGETS, 2048), world.link)
+        await front.start()
+        client = Client(front)
+        ops = [*ops_of([("user", "a"), ("assistant", "b"), ("user", "c")]), RoleBegin(30, "assistant"), gen(31)]
+        client.session.receive(Fragment((Open(1, 1), Extend(1, tuple(ops)), Close(1))))
+        await client.until(lambda c: any(isinstance(e, Closed) for e in c.events))
+        await front.close()
+        return client.events
+
+    events = asyncio.run(main())
     assert not any(isinstance(event, Failed) for event in events)
-    # One with sentinels for each; for an assistant's its generation prompt and the check of what stands there already.
-    assert len(rendered) <= 61 + 2 * 31 + 1
+    assert any(isinstance(event, Done) and event.op == 31 for event in events)
 
 
 def test_a_conversation_has_a_bound(tiny: tuple[Tokenizer, str], monkeypatch: pytest.MonkeyPatch) -> None:

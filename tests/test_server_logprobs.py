@@ -283,8 +283,8 @@ def test_the_official_client_reads_it_all() -> None:
 # ---------------------------------------------------------------- bounds
 
 
-def bounded(*, most_numbers: int = 100, most_held_numbers: int = 100, **body: Any) -> httpx.Response:
-    settings = {"most_numbers": most_numbers, "most_held_numbers": most_held_numbers}
+def bounded(*, max_prompt_numbers: int = 100, max_prompt_numbers_held: int = 100, **body: Any) -> httpx.Response:
+    settings = {"max_prompt_numbers": max_prompt_numbers, "max_prompt_numbers_held": max_prompt_numbers_held}
     return post(played(), "/v1/completions", {"model": "tiny", "prompt": "hi"} | body, **settings)
 
 
@@ -292,15 +292,15 @@ def bounded(*, most_numbers: int = 100, most_held_numbers: int = 100, **body: An
 def test_numbers_of_one_answer_have_a_bound(stream: bool) -> None:
     """Two tokens and two alternatives of the second: 4 numbers, for each choice of each prompt."""
     body: dict[str, Any] = {"prompt_logprobs": 2, "stream": stream, "n": 2}
-    assert bounded(prompt=["a", "b"], most_numbers=16, **body).status_code == 200
-    over = bounded(prompt=["a", "b", "c"], most_numbers=16, **body)
+    assert bounded(prompt=["a", "b"], max_prompt_numbers=16, **body).status_code == 200
+    over = bounded(prompt=["a", "b", "c"], max_prompt_numbers=16, **body)
     if stream:
         assert "prompt_logprobs" in over.text and '"code":"invalid_value"' in over.text
     else:
         assert "16 numbers" in refused(over, "prompt_logprobs")["message"]
-    assert "logprobs" in refused(bounded(n=5, echo=True, logprobs=2, most_numbers=16), "logprobs")["message"]
+    assert "logprobs" in refused(bounded(n=5, echo=True, logprobs=2, max_prompt_numbers=16), "logprobs")["message"]
 
 
 def test_numbers_of_all_answers_have_a_bound() -> None:
-    assert bounded(prompt_logprobs=2, most_held_numbers=3).status_code == 429
-    assert bounded(prompt_logprobs=0, most_held_numbers=3).status_code == 200
+    assert bounded(prompt_logprobs=2, max_prompt_numbers_held=3).status_code == 429
+    assert bounded(prompt_logprobs=0, max_prompt_numbers_held=3).status_code == 200

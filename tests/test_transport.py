@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket as sockets
 import subprocess
 import sys
 import threading
@@ -103,12 +104,17 @@ class Bench:
 
 
 def bench(
-    tokenizer: Tokenizer, tmp_path: Path, body: Callable[[Bench], Awaitable[None]], address: str = "", **knobs: object
+    tokenizer: Tokenizer,
+    tmp_path: Path,
+    body: Callable[[Bench], Awaitable[None]],
+    address: str = "",
+    settings: dict[str, int] | None = None,
+    **knobs: object,
 ) -> None:
     async def main() -> None:
         clock = Clock()
         world = FakeWorld(tokenizer, **knobs)  # type: ignore[arg-type] # knobs of FakeWorld
-        front = Front(served(tokenizer, None), world.link, Settings(clock=clock, probe=3600.0))
+        front = Front(served(tokenizer, None), world.link, Settings(clock=clock, probe=3600.0, **(settings or {})))
         await front.start()
         transport = Transport(front, address or f"ipc://{tmp_path}/s")
         transport.start()
@@ -243,6 +249,114 @@ def test_more_than_a_frame_holds_goes_in_several(
         session.flush()
         found = await raw.events(lambda events: len(events) == 200)
         assert [event.op for event in found if isinstance(event, p.Done)] == list(range(200))
+
+    bench(tokenizer, tmp_path, body)
+
+
+@contextlib.contextmanager
+def nobody_reads(transport: Transport) -> Iterator[list[bytes]]:
+    """Connections take nothing; the frames that were tried."""
+    tried: list[bytes] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Transport, "push", lambda self, peer, frame: tried.append(frame))
+        yield tried
+
+
+def test_what_a_client_does_not_read_has_a_bound(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    async def body(b: Bench) -> None:
+        raw, other = b.raw(), b.raw("session-2")
+        await raw.receive()
+        await other.receive()
+        with nobody_reads(b.transport):
+            raw.send(program(1, max_tokens=400))
+            await b.until(lambda: "session-1" not in b.transport._by_session)
+        assert (b.front.live, b.front.sids) == (0, {})
+        other.send(program(1))
+        await other.events(lambda events: p.Closed(1) in events)
+
+    bench(tokenizer, tmp_path, body, settings={"max_unread": 2_000})
+
+
+def test_a_client_that_asks_and_never_reads_ends_with_the_lease(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    async def body(b: Bench) -> None:
+        b.world.hold = True
+        raw = b.raw()
+        await raw.receive()
+        with nobody_reads(b.transport):
+            raw.send(program(1))
+            await b.until(lambda: bool(b.front.sids))
+            for now in (0.0, 50.0, 61.0):
+                b.clock.now = now
+                heard = b.transport._by_session["session-1"]
+                raw.send(p.Ping(int(now)))  # a sign of life each time
+                await b.until(lambda now=now, heard=heard: heard.heard == now)  # type: ignore[misc]
+                b.transport.probe()
+        assert not b.front.sids and not b.transport._by_session
+
+    bench(tokenizer, tmp_path, body)
+
+
+def test_trying_again_costs_one_frame(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(b: Bench) -> None:
+        raw = b.raw()
+        await raw.receive()
+        peer = b.transport._by_session["session-1"]
+        with nobody_reads(b.transport) as tried:
+            raw.send(program(1, max_tokens=100))
+            await b.until(lambda: b.front.metrics.done > 0 and b.front.live == 0)
+            assert len(tried) == 1
+            for _ in range(3):
+                b.transport._flush()
+            assert len(tried) == 4 and len(set(tried)) == 1
+        b.transport._flush()
+        assert not peer.blocked
+        events = await raw.events(lambda events: p.Closed(1) in events)
+        done = next(event for event in events if isinstance(event, p.Done) and event.op == 2)
+        assert "".join(event.text for event in events if isinstance(event, p.Delta)) == done.text
+
+    bench(tokenizer, tmp_path, body)
+
+
+def test_what_a_client_asks_before_it_is_looked_at_has_a_bound(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    async def body(b: Bench) -> None:
+        raw = b.raw()
+        await raw.receive()
+        session = b.transport._by_session["session-1"].session
+        assert session is not None
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Front, "turn", lambda self: None)  # it never comes to it
+            for at in range(1, 40):
+                raw.send(program(at))
+            await b.until(lambda: session.closed)
+        assert session.backlog == 0
+        lost = await raw.receive()
+        assert isinstance(lost, p.Lost) and lost.code == "queue_full"
+
+    bench(tokenizer, tmp_path, body, settings={"max_backlog_ops": 100})
+
+
+def test_connections_have_a_bound(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever they say: libzmq would accept until no descriptor is left, and then end the process."""
+    monkeypatch.setattr("plait.runtime.front.transport.clients_that_fit", lambda wanted: 4)
+
+    async def body(b: Bench) -> None:
+        raw = b.raw()
+        await raw.receive()
+        door = b.transport._door
+        assert door is not None
+        silent = []
+        for _ in range(12):
+            client = sockets.socket(sockets.AF_UNIX)
+            client.connect(str(tmp_path / "s"))
+            silent.append(client)
+        await b.until(lambda: door.refused == 9)
+        raw.send(program(1))  # who is in goes on
+        await raw.events(lambda events: p.Closed(1) in events)
+        for client in silent:
+            client.close()
+        await b.until(lambda: len(door._inside) == 1)
+        other = b.raw("session-2")
+        assert isinstance(await other.receive(), p.Welcome)
 
     bench(tokenizer, tmp_path, body)
 

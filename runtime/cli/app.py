@@ -113,6 +113,21 @@ def serve(
             "(off), unless its request says otherwise.",
         ),
     ] = "on",
+    max_connections: Annotated[
+        int, typer.Option(min=1, envvar="PLAIT_MAX_CONNECTIONS", help="Open at once; idle ones make room.")
+    ] = 1024,
+    allowed_hosts: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="PLAIT_ALLOWED_HOSTS",
+            help="A Host name to answer to, beside localhost; *.example.com, * for any. "
+            "Default: any, but only localhost where the server listens there and has no key.",
+        ),
+    ] = None,
+    cors_origin: Annotated[
+        list[str] | None,
+        typer.Option(envvar="PLAIT_CORS_ORIGIN", help="A site whose pages may use the server: https://example.com."),
+    ] = None,
     drain: Annotated[
         int, typer.Option(min=0, envvar="PLAIT_DRAIN", help="Seconds that running requests get at shutdown.")
     ] = 5,
@@ -131,6 +146,9 @@ def serve(
         max_queue=max_queue,
         max_body=max_body,
         max_n=max_n,
+        max_connections=max_connections,
+        allowed_hosts=tuple(allowed_hosts) if allowed_hosts else None,
+        cors_origins=tuple(cors_origin or ()),
         names=tuple(served_model_name or ()),
         wrap_up="stop" if wrap_up == "stop" else wrap_up == "on",
     )

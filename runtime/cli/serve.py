@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import signal
 import socket
 import sys
@@ -13,7 +12,10 @@ from types import FrameType
 from typing import Any
 
 from .. import store
+from ..address import is_loopback
+from ..descriptors import clients_that_fit, connections_that_fit, raise_limit
 from ..errors import RequestError
+from ..front.settings import Settings
 from ..server.settings import ServerSettings
 from .backends import started
 
@@ -29,6 +31,11 @@ def serve(
         raise RequestError(
             "--api-key is empty: give a key, or leave it out to serve everyone who can connect", "api_key"
         )
+    raise_limit()
+    clients = 0 if options.get("address") is None else clients_that_fit(Settings().max_sessions)
+    settings = replace(settings, max_connections=connections_that_fit(settings.max_connections, clients))
+    if not settings.api_keys and is_loopback(host) and settings.allowed_hosts is None:
+        settings = replace(settings, allowed_hosts=())  # a page elsewhere could send its readers' browsers here
     if not settings.api_keys and not is_loopback(host):
         print(f"plait: warning: {host} is reachable from outside, and there is no --api-key", file=sys.stderr)
     with bound(host, port) as listening, terminable():
@@ -47,16 +54,7 @@ def serve(
                 f"plait: {info.model} ({info.mode}, {info.context_length} tokens of context, {info.kv_tokens} of KV) "
                 f"at http://{shown}:{number}/v1"
             )
-            DrainingServer(app, drain, access_log, ready).run(sockets=[listening])
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+            DrainingServer(app, drain, access_log, settings, ready).run(sockets=[listening])
 
 
 @contextmanager

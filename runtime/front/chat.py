@@ -5,6 +5,10 @@ Message k of a conversation is written as ``prefix + content + suffix``. Both de
 conversation with sentinels for contents, and check that it begins with the rendering of the shorter one, and with
 the generation prompt where the role is the assistant's. Where that does not hold the conversation is rendered
 again, whole, at each gen (:meth:`ChatTemplate.derive` returns None).
+
+A long conversation is derived from a short one that begins and ends alike (:func:`looked_at`), so that a message costs
+the same however many came before it. That is a guess; :meth:`ChatTemplate.writes` tells whether it was right, once
+before ids leave.
 """
 
 from __future__ import annotations
@@ -20,9 +24,12 @@ import jinja2
 import jinja2.ext
 import jinja2.sandbox
 
-#: of one conversation: each is derived by rendering all before it, on the loop that everybody shares
-MOST_MESSAGES = 1024
-_CACHE = 2 * MOST_MESSAGES  # derived role sequences kept; must hold all of one conversation
+from ..protocol import MAX_MESSAGES
+
+#: of one conversation: it is rendered whole before a gen, on the loop that everybody shares
+MOST_MESSAGES = MAX_MESSAGES
+_HEAD, _TAIL = 2, 3  # roles of a long conversation that are looked at
+_CACHE = 8192  # derived role sequences kept: all there are of four roles, shortened
 _PAD = "\t\n\t"  # tells a template that strips contents from one that does not
 
 
@@ -44,6 +51,9 @@ class Wrap:
     prefix: str
     suffix: str
     strips: bool
+
+    def around(self, content: str) -> str:
+        return self.prefix + (content.strip() if self.strips else content) + self.suffix
 
 
 class ChatTemplate:
@@ -87,6 +97,11 @@ class ChatTemplate:
                 self._derived.popitem(last=False)
         self._derived.move_to_end(roles)
         return self._derived[roles]
+
+    def writes(self, roles: Sequence[str], wraps: Sequence[Wrap]) -> bool:
+        """Whether the whole conversation is what ``wraps`` make of its messages."""
+        marked = _marked(roles)
+        return self.render(marked) == "".join(wrap.around(content) for wrap, (_, content) in zip(wraps, marked))
 
     def _derive(self, roles: tuple[str, ...]) -> Wrap | None:
         """The same, when the roles before the last are derived."""
@@ -151,6 +166,14 @@ class ChatTemplate:
                 parts += [Part(ahead, True), Part(content, False)]
         parts.append(Part(text, True))
         return parts
+
+
+def looked_at(count: int) -> Sequence[int]:
+    """Which of ``count`` messages say how the last is written: some from the beginning and the end, all but an even
+    number, so that roles still alternate."""
+    extra = count - _HEAD - _TAIL
+    tail = _TAIL + extra % 2
+    return range(count) if extra <= 1 else (*range(_HEAD), *range(count - tail, count))
 
 
 def _mark(index: int) -> str:

@@ -69,6 +69,7 @@ class Constraints:
         self._front = front
         self._compile = compile
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # least recently used first
+        self._compiling: dict[str, _Entry] = {}
         self._defined: set[str] = set()  # what the core of this epoch has
         self._bytes = 0
         self._dropped: set[asyncio.Task[None]] = set()  # cancelled, and still on their way out
@@ -80,7 +81,7 @@ class Constraints:
 
     def unwanted(self, strand: Strand) -> None:
         """The strand was ended. What only it wanted is not compiled: it would keep the others waiting."""
-        for key, entry in list(self._entries.items()):
+        for key, entry in list(self._compiling.items()):
             if entry.task is not None and strand in entry.wanted:
                 del entry.wanted[strand]
                 entry.waiting.pop(strand, None)
@@ -88,7 +89,7 @@ class Constraints:
                     entry.task.cancel()
                     self._dropped.add(entry.task)
                     entry.task.add_done_callback(self._dropped.discard)
-                    del self._entries[key]
+                    del self._entries[key], self._compiling[key]
 
     def ready(self, spec: ConstraintSpec | None, sampling: Sampling, strand: Strand) -> bool:
         """Whether all that the gen needs is compiled; if not, ``strand`` is woken once it is. Raises OpError."""
@@ -145,7 +146,7 @@ class Constraints:
             del self._entries[key]
             entry = None
         if entry is None:
-            entry = self._entries[key] = _Entry()
+            entry = self._entries[key] = self._compiling[key] = _Entry()
             entry.task = asyncio.get_running_loop().create_task(self._run(entry, want))
         if entry.task is not None:
             entry.wanted[strand] = None
@@ -163,6 +164,8 @@ class Constraints:
             log.exception("compiling a constraint failed")
             entry.error = "internal", f"the constraint compiler failed: {error}"
         entry.task = None
+        if self._compiling.get(want.key) is entry:
+            del self._compiling[want.key]
         entry.wanted.clear()
         entry.expires = self._front.settings.clock() + self._front.settings.error_seconds
         waiting, entry.waiting = entry.waiting, {}

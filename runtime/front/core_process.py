@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +25,7 @@ import msgspec
 import zmq
 
 from .. import wire
+from ..descriptors import check_spare
 from ..errors import BackendError, ModelError
 from ..protocol import MAX_FRAME_BYTES
 from .link import CoreItem, OnDeath, OnEvents
@@ -86,6 +86,7 @@ class CoreProcess:
         self._on_events, self._on_death = on_events, on_death
         loop = self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[wire.Ready] = loop.create_future()
+        check_spare()
         self._folder = Path(tempfile.mkdtemp(prefix="plait-"))  # mode 0700; short enough for a socket's path
         address = f"ipc://{self._folder}/core"
         self._context = zmq.Context()
@@ -151,8 +152,12 @@ class CoreProcess:
         self._remove_folder()
 
     def _remove_folder(self) -> None:
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if (
+            self._folder is not None
+        ):  # by names alone: walking through it needs a descriptor, which may be what is short
+            with contextlib.suppress(OSError):
+                (self._folder / "core").unlink(missing_ok=True)
+                self._folder.rmdir()
 
     def _close_pipe(self) -> None:
         if self._pipe >= 0:

@@ -7,8 +7,10 @@ one frame to the core and one batch to each session.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
+from collections import deque
 from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
@@ -18,6 +20,7 @@ from ..errors import BackendError
 from ..protocol import Close, Closed, Done, Fork, Info
 from .compiling import Compilers
 from .constraints import Compile, Constraints
+from .encoding import Encoder, Encoding
 from .epochs import Epochs
 from .events import Answers
 from .intake import Intake
@@ -52,7 +55,8 @@ class Front:
         self._child = None if compile is not None else Compilers(self.settings)
         self.constraints = Constraints(self, compile or self._compile_in_child)
         self.epochs = Epochs(self, link)
-        self._lowering = Lowering(self, Prompt(model))
+        self._encoder = Encoder(self.settings.encode_inline, self._encoded)
+        self._lowering = Lowering(self, Prompt(model, self._encoder))
         self.intake = Intake(self)
         self.answers = Answers(self)
         self._sessions: dict[str, Session] = {}
@@ -63,6 +67,10 @@ class Front:
         self.live = 0  # strands, hidden ones included
         self.pending = 0  # answers that are owed, one per choice
         self._ended: list[tuple[Session, Program]] = []
+        self._asking: dict[Session, None] = {}  # have sent what nobody has looked at yet
+        self._dead: deque[Strand] = deque()  # of sessions that are over
+        self._deadline = 0.0  # of this turn
+        self._later: asyncio.Handle | None = None
         self._closing = False
         self._turning = False
         self.ready: wire.Ready | None = None
@@ -81,6 +89,7 @@ class Front:
         self._closing = True
         for session in list(self._sessions.values()):
             session.end("shutdown", "the runtime was shut down")
+        self._encoder.close()
         await self.epochs.close()
         await self.constraints.close()
         if self._child is not None:
@@ -121,21 +130,24 @@ class Front:
 
     def end_session(self, session: Session) -> None:
         self._sessions.pop(session.id, None)
-        for strand in [*session.strands.values(), *session.hidden]:
-            self.pending -= sum(map(len, strand.unfinished.values()))
-            strand.queue.clear()
-            strand.gone = True
-            self.live -= 1
-            self.constraints.unwanted(strand)
-            for entry in strand.inflight:
-                self.constraints.leave(entry.op)
-            if strand.sid in self.sids:
-                self._abort_core(strand)
-        session.strands.clear()
-        session.hidden.clear()
-        session.programs.clear()
-        session.program_of.clear()
+        self._dead.extend(session.strands.values())
+        self._dead.extend(session.hidden)
+        for gone in (session.strands, session.hidden, session.programs, session.program_of):
+            gone.clear()
         self.turn()
+
+    def _bury(self, strand: Strand) -> None:
+        """Let go of what a client left behind."""
+        if strand.gone:
+            return
+        self.pending -= sum(map(len, strand.unfinished.values()))
+        strand.queue.clear()
+        strand.gone = True
+        self.live -= 1
+        self.constraints.unwanted(strand)
+        for entry in strand.inflight:
+            self.constraints.leave(entry.op)
+        self._abort_core(strand)
 
     async def _compile_in_child(self, kind: str, source: str, backend: str) -> bytes:
         assert self._child is not None
@@ -354,35 +366,87 @@ class Front:
         self.turn()
 
     def turn(self) -> None:
-        """Lower what can be lowered; one frame to the core; one batch to each session."""
+        """Look at what clients sent, lower what can be lowered; one frame to the core; one batch to each session.
+
+        A turn has ``settings.turn`` seconds. What is left then has the next one, after what else the loop has to do.
+        """
         if self._turning:
             return  # a listener called back; the turn that called it goes on
         self._turning = True
+        self._deadline = self.settings.clock() + self.settings.turn
         try:
-            while self._ready or self._items or self._ended or self.unsent:
-                while self._ready:
+            while self._asking or self._dead or self._ready or self._items or self._ended or self.unsent:
+                until = self._share()
+                while self._asking and self.settings.clock() <= until:
+                    self._look()
+                until = self._share()
+                while self._dead and self.settings.clock() <= until:
+                    self._bury(self._dead.popleft())
+                while self._ready and not self.late:
                     strand = next(iter(self._ready))
                     del self._ready[strand]
                     self._pump(strand)
-                for session, program in self._ended:
-                    for number in program.gone:
-                        session.program_of.pop(number, None)
-                self._ended.clear()
+                if not self._ready:
+                    for session, program in self._ended:
+                        for number in program.gone:
+                            session.program_of.pop(number, None)
+                    self._ended.clear()
                 items, self._items = self._items, []
                 if items:
                     self.epochs.send([_item(item) if isinstance(item, list) else item for item in items])
                 sessions, self.unsent = self.unsent, []
                 for session in sessions:
                     session.flush()
+                if self.late and (self._asking or self._dead or self._ready or self._ended):
+                    self._next_turn()
+                    return
         finally:
             self._turning = False
 
+    @property
+    def late(self) -> bool:
+        """This turn has had its time."""
+        return self.settings.clock() > self._deadline
+
+    def ask(self, session: Session) -> None:
+        """The session has something to be looked at."""
+        self._asking[session] = None
+        self.turn()
+
+    def _share(self) -> float:
+        """When that part of a turn is over which one kind of work may take before the next."""
+        return min(self._deadline, self.settings.clock() + self.settings.turn / 3)
+
+    def _look(self) -> None:
+        """Some of what each client asks."""
+        for session in list(self._asking):
+            if not session.work():
+                self._asking.pop(session, None)
+
+    def _next_turn(self) -> None:
+        if self._later is None and not self._closing:
+            self._later = asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._later = None
+        self.turn()
+
+    def _encoded(self, strands: Sequence[Strand]) -> None:
+        self._ready.update(dict.fromkeys(strands))
+        self.turn()
+
     def _pump(self, strand: Strand) -> None:
-        while strand.queue and strand.born and not strand.gone:
+        while strand.queue and strand.born and not strand.gone and not strand.session.closed:
+            if self.late:
+                self.wake(strand)
+                return
             item = strand.queue[0]
             try:
                 if not self._lowering.lower(strand, item):
                     return
+            except Encoding as job:
+                job.waiting[strand] = None
+                return
             except OpError as error:
                 strand.queue.popleft()
                 assert not isinstance(item, Close)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from .. import wire
-from ..protocol import Abort, Action, Close, Closed, Extend, Fork, Gen, Ids, Join, Open, Text, VarRef
+from ..protocol import Abort, Action, Close, Closed, Extend, Fork, Fragment, Gen, Ids, Join, Open, Text, VarRef
 from . import seeds
 from .strand import Answered, Barrier, OpError, Program, Strand, choices_of, consequence, failure
 from .validate import check
@@ -26,24 +26,28 @@ class Intake:
     def __init__(self, front: Front) -> None:
         self._front = front
 
-    def apply(self, session: Session, actions: Sequence[Action]) -> None:
-        if session.closed:
+    def steps(self, session: Session, message: Fragment | Abort) -> Iterator[None]:
+        """Apply a client's message, in steps that each take next to no time."""
+        if isinstance(message, Abort):
+            yield from self._abort_all(session, message)
             return
-        for action in actions:
+        for action in message.actions:
             try:
-                self._apply(session, action)
+                if isinstance(action, Extend):
+                    for op in action.ops:
+                        self._accept(session, action.strand, op)
+                        yield
+                else:
+                    self._apply(session, action)
             except Exception as error:  # a malformed action of a client in this process; the codec catches others
                 log.exception("%s could not be applied", type(action).__name__)
                 self._malformed(session, action, error)
-        self._front.turn()
+            yield
 
     def _apply(self, session: Session, action: Action) -> None:
         match action:
             case Open():
                 self._open(session, action)
-            case Extend():
-                for op in action.ops:
-                    self._accept(session, action.strand, op)
             case Fork():
                 self._fork(session, action)
             case Join():
@@ -197,27 +201,32 @@ class Intake:
 
     # ------------------------------------------------------------ abort
 
-    def abort(self, session: Session, message: Abort) -> None:
+    def _abort_all(self, session: Session, message: Abort) -> Iterator[None]:
         strands: list[Strand | None] = []
         if message.strand is not None:
             strands.append(session.strands.get(message.strand))
         if message.program is not None:
             program = session.programs.get(message.program)
             strands += program.strands.values() if program is not None else ()
+        hidden: dict[Strand, list[Strand]] = {}
+        for child in session.hidden:
+            if child.parent is not None:
+                hidden.setdefault(child.parent, []).append(child)
         for strand in strands:
             if strand is not None and not strand.gone:
-                self._abort(strand)
-        self._front.turn()
+                self._abort(strand, hidden.get(strand, ()))
+            yield
 
-    def _abort(self, strand: Strand) -> None:
+    def _abort(self, strand: Strand, hidden: Sequence[Strand]) -> None:
         """The running op ends with reason "abort", queued ops fail, the strand closes; live children go on."""
         front = self._front
         why = OpError("aborted", "the strand was aborted")
         if strand.cause is None:
             strand.cause = why
         keep = self._stop(strand)
-        for child in [child for child in strand.session.hidden if child.parent is strand]:
-            self._stop(child)
+        for child in hidden:
+            if not child.gone:
+                self._stop(child)
         front.drop_after(strand, keep, why)
         front.constraints.unwanted(strand)
         front.shut(strand)

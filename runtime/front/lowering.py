@@ -160,7 +160,7 @@ class Lowering:
         if not self._edge_ready(strand):
             return False
         self._flush(strand, select.op, bos=True)
-        choices = tuple(self._prompt.choice(text) for text in select.choices)
+        choices = self._prompt.choices(strand, select.choices)
         longest = max(len(ids) for ids in choices)
         if strand.known + longest > self._front.context_length:
             self._too_long(strand.known, longest, "choices")
@@ -231,6 +231,8 @@ class Lowering:
         raise OpError("upstream", f"strand {number} failed: {cause.message}", None, cause.cause_op)
 
     def _close(self, strand: Strand) -> bool:
+        if strand.chat.rerender and strand.head is not None:
+            return False  # what it holds in the end is rendered with the texts of its gens
         try:
             self._flush(strand, strand.last_op, bos=False)
         except OpError:
@@ -243,6 +245,7 @@ class Lowering:
 
     def _edge_ready(self, strand: Strand) -> bool:
         """False while a conversation that must be rendered anew waits for text of its own gens."""
+        self._prompt.settle(strand)
         return not (strand.chat.rerender and strand.head is not None)
 
     def _flush(self, strand: Strand, op: int, *, bos: bool) -> None:

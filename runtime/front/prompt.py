@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from .. import wire
-from .chat import MOST_MESSAGES, ChatTemplate, Part, TemplateError, Wrap
+from .chat import MOST_MESSAGES, ChatTemplate, Part, TemplateError, Wrap, looked_at
+from .encoding import Encoder
 from .settings import ServedModel
 from .strand import Chat, OpError, Strand, Turn
 
@@ -16,8 +17,9 @@ TextOf = Callable[[Strand, tuple[int, int, int]], str]
 class Prompt:
     """Writes a strand's text. One per front; raises OpError."""
 
-    def __init__(self, model: ServedModel) -> None:
+    def __init__(self, model: ServedModel, encoder: Encoder) -> None:
         self._tokenizer = model.tokenizer
+        self._encoder = encoder
         self._context_length = model.context_length
         self._specials = sorted(model.tokenizer.special_tokens, key=len, reverse=True)
         self._first = {text[0] for text in self._specials}
@@ -74,38 +76,59 @@ class Prompt:
             raise OpError("invalid_request", self.template_problem, "role")
         if len(chat.turns) >= MOST_MESSAGES:
             raise OpError("invalid_request", f"a conversation has at most {MOST_MESSAGES} messages", "role")
-        roles = (*(turn.role for turn in chat.turns), role)
+        turns = chat.turns
+        roles = tuple(turns[at].role if at < len(turns) else role for at in looked_at(len(turns) + 1))
         wrap: Wrap | None = None
         try:
             if not chat.rerender:
                 wrap = self.template.derive(roles)
-                if wrap is not None and role == "assistant" and not self._holds(self.template, chat, wrap):
-                    wrap = None
             prefix = wrap.prefix if wrap is not None else self.template.between(roles)
         except TemplateError as error:
             raise OpError("invalid_request", str(error), "role") from error
         if wrap is None:
-            if chat.mixed:
-                self.outside(Chat(rerender=True), None)
-            chat.rerender = True
+            self._rerender(chat)
         else:
             strand.segments.append(Part(prefix, True))
+            chat.guessed = chat.guessed or len(roles) <= len(turns)
             if chat.plain is not None:
-                chat.plain += prefix
-        chat.turns.append(Turn(role, []))
+                chat.plain.append(prefix)
+                if role == "assistant" and turns:
+                    chat.unseen = len(turns), len(chat.plain)
+        turns.append(Turn(role, [], wrap))
         chat.open = chat.fresh = True
         chat.suffix = wrap.suffix if wrap is not None else ""
         chat.strips = wrap.strips if wrap is not None else False
         return prefix
 
-    @staticmethod
-    def _holds(template: ChatTemplate, chat: Chat, wrap: Wrap) -> bool:
-        """Prefixes and suffixes give what a full rendering gives. False where the template looks into contents
-        (strips a marker, say); not asked while texts of gens are still to come."""
-        if chat.plain is None or not chat.turns:
-            return True
-        messages = [(turn.role, _written(turn)) for turn in chat.turns]
-        return template.render(messages, generate=True) == chat.plain + wrap.prefix
+    def _rerender(self, chat: Chat) -> None:
+        """From now on the conversation is rendered whole at each gen."""
+        if chat.mixed:
+            self.outside(Chat(rerender=True), None)
+        chat.rerender = True
+
+    def settle(self, strand: Strand) -> None:
+        """Before ids leave: what the turns came to is what the template writes. It is not where the template looks
+        into contents (strips a marker, say), or where a message is written by more than the roles around it. Contents
+        are not looked at while texts of gens are still to come."""
+        chat = strand.chat
+        if chat.rerender or self.template is None or not (chat.unseen or chat.guessed):
+            return
+        self._may_fit([part.text for part in strand.segments], "prompt")
+        unseen, chat.unseen = chat.unseen, None
+        guessed, chat.guessed = chat.guessed, False
+        holds = True
+        try:
+            if unseen is not None and chat.plain is not None:
+                count, pieces = unseen
+                messages = [(turn.role, _written(turn)) for turn in chat.turns[:count]]
+                holds = self.template.render(messages, generate=True) == "".join(chat.plain[:pieces])
+            if holds and guessed:
+                wraps = [turn.wrap for turn in chat.turns if turn.wrap is not None]
+                holds = self.template.writes([turn.role for turn in chat.turns], wraps)
+        except TemplateError as error:
+            raise OpError("invalid_request", str(error), "role") from error
+        if not holds:
+            self._rerender(chat)
 
     def end(self, strand: Strand) -> str:
         """Close the open message; returns its suffix."""
@@ -121,7 +144,7 @@ class Prompt:
         strand.segments.append(Part(chat.suffix, True))
         if chat.plain is not None:
             content = _written(chat.turns[-1])
-            chat.plain += (content.strip() if chat.strips else content) + chat.suffix
+            chat.plain += (content.strip() if chat.strips else content, chat.suffix)
         chat.open = False
         return chat.suffix
 
@@ -139,16 +162,14 @@ class Prompt:
 
     def flush(self, strand: Strand, *, bos: bool) -> list[int]:
         """The ids that a hard token edge adds. ``bos``: the edge needs at least one id in the strand."""
-        parts = strand.segments
+        ids = self._encoded(strand, strand.segments, start=strand.empty) if strand.segments else []
         strand.segments = []
-        ids = self._encode(parts, start=strand.empty) if parts else []
         return self._with_bos(strand, ids, bos)
 
     def whole(self, strand: Strand, text_of: TextOf) -> list[int]:
         """Every id of the conversation as the template renders it now (for templates that do not extend)."""
         assert self.template is not None
         chat = strand.chat
-        strand.segments = []
         turns = [(turn.role, _content(strand, turn, text_of)) for turn in chat.turns]
         held = turns.pop() if chat.open else None
         try:
@@ -160,7 +181,9 @@ class Prompt:
                 parts = [*self.template.render_parts(turns, open_role=held[0]), Part(held[1], False)]
         except TemplateError as error:
             raise OpError("invalid_request", str(error), "role") from error
-        return self._with_bos(strand, self._encode([*chat.lead, *parts], start=True), True, fresh=True)
+        ids = self._encoded(strand, [*chat.lead, *parts], start=True)
+        strand.segments = []
+        return self._with_bos(strand, ids, True, fresh=True)
 
     def _with_bos(self, strand: Strand, ids: list[int], wanted: bool, *, fresh: bool = False) -> list[int]:
         if not (strand.empty or fresh) or not (ids or wanted):
@@ -176,10 +199,16 @@ class Prompt:
             )
         return ids
 
-    def choice(self, text: str) -> tuple[int, ...]:
-        """A choice of a Select, encoded alone."""
-        self._may_fit((text,), "choices")
-        return tuple(self._tokenizer.encode(text, special=False))
+    def choices(self, strand: Strand, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        """The choices of a Select, each encoded alone."""
+        for text in texts:
+            self._may_fit((text,), "choices")
+        return self._encoder.get(
+            strand,
+            tuple(texts),
+            sum(map(len, texts)),
+            lambda: tuple(tuple(self._tokenizer.encode(text, special=False)) for text in texts),
+        )
 
     @property
     def unconditional(self) -> tuple[int, ...]:
@@ -197,8 +226,14 @@ class Prompt:
                 field,
             )
 
-    def _encode(self, parts: Sequence[Part], *, start: bool) -> list[int]:
+    def _encoded(self, strand: Strand, parts: Sequence[Part], *, start: bool) -> list[int]:
         self._may_fit([part.text for part in parts], "prompt")
+        key = (tuple(parts), start)
+        return self._encoder.get(
+            strand, key, sum(len(part.text) for part in parts), lambda: self._encode(key[0], start=start)
+        )
+
+    def _encode(self, parts: Sequence[Part], *, start: bool) -> list[int]:
         plain = [part.text for part in parts if not part.special]
         if not any(first in text for text in plain for first in self._first):
             return self._tokenizer.encode("".join(part.text for part in parts), special=True, start=start)

@@ -31,6 +31,10 @@ class Settings:
     payload_bytes: int = 64 * 1024**2  # compiled constraints kept
     error_seconds: float = 60.0  # how long a refused constraint is remembered
     max_constraints: int = 10_000  # remembered, refused ones included
+    turn: float = 0.05  # seconds of one turn; what is left then comes after what else the loop has to do
+    encode_inline: int = 16 * 1024  # characters; what is longer is encoded beside the loop
+    max_backlog_ops: int = 1_000_000  # of one client over the socket, sent and not looked at yet; beyond: it is ended
+    max_unread: int = 64 * 1024**2  # bytes of events that one client does not take; beyond: it is ended
     max_sessions: int = 1_000  # clients over the socket
     lease: float = 60.0  # a client without a sign of life keeps its strands this long
     probe: float = 5.0  # how often each client is probed

@@ -11,15 +11,17 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from .. import wire
 from ..protocol import MAX_N, Close, Failed, Fork, Gen, Op, Usage
-from .chat import Part
+from .chat import Part, Wrap
 from .text import TextStream
 
 if TYPE_CHECKING:
+    from .encoding import Job
     from .session import Session
 
 
@@ -88,6 +90,7 @@ class Turn:
 
     role: str
     content: list[str | tuple[int, int, int]]  # text, or (strand, op, choice) of a gen or select
+    wrap: Wrap | None = None  # how it is written; None where the conversation is rendered anew
 
 
 @dataclass(slots=True)
@@ -102,11 +105,17 @@ class Chat:
     rerender: bool = False  # the template does not extend: render everything again at each gen
     lead: list[Part] = field(default_factory=list)  # raw text before the first turn, kept for re-rendering
     mixed: bool = False  # raw text or ids after the first turn, outside of one
-    plain: str | None = ""  # what prefixes, contents and suffixes came to; None once a gen is among them
+    #: prefixes, contents and suffixes, joined what the conversation came to; None once a gen is among them
+    plain: list[str] | None = field(default_factory=list)
+    #: an assistant's turn began, and nobody has looked whether the template writes what came to stand before it:
+    #: (turns before it, pieces of `plain` up to its content)
+    unseen: tuple[int, int] | None = None
+    guessed: bool = False  # a turn was written as in a shorter conversation, and nobody has looked since
 
     def copy(self) -> Chat:
-        turns = [Turn(turn.role, list(turn.content)) for turn in self.turns]
-        return replace(self, turns=turns, lead=list(self.lead))
+        turns = [replace(turn, content=list(turn.content)) for turn in self.turns]
+        plain = None if self.plain is None else list(self.plain)
+        return replace(self, turns=turns, lead=list(self.lead), plain=plain)
 
 
 @dataclass(slots=True)
@@ -140,6 +149,7 @@ class Strand:
         "close_sent",
         "closing",
         "empty",
+        "encoding",
         "fork_length",
         "gone",
         "ids",
@@ -197,6 +207,7 @@ class Strand:
         self.empty = True  # holds no ids, even when everything sent is done
         self.born = parent is None  # its ForkAt is on its way to the core: ops may be lowered
         self.chat = Chat()
+        self.encoding: dict[Hashable, Job] = {}  # what is encoded beside the loop
         self.cause: OpError | None = None  # why later ops fail
         self.last_op = -1
         self.unfinished: dict[int, set[int]] = {}  # op -> choices not answered

@@ -20,6 +20,7 @@ import msgspec
 import zmq
 
 from .. import address as addresses
+from ..descriptors import check_spare, clients_that_fit
 from ..protocol import (
     MAX_FRAME_BYTES,
     PROTOCOL_VERSION,
@@ -39,6 +40,8 @@ from ..protocol import (
     encode,
     fill,
 )
+from ..sizes import merged, size_of
+from .door import Door
 from .pump import SocketPump
 from .session import Session
 
@@ -48,19 +51,23 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _RETRY, _RETRY_MOST = 0.01, 0.16  # seconds until full clients are tried again; doubles while one stays full
-_BATCH = 2_000  # events of one frame after a jam
+_BATCH = 256  # events of one frame after a jam
+_FRAMES = 256  # that the library keeps of one client before it says that it is full
 _HEARTBEAT_MS = 10_000
+_TOLD = 16  # more connections than sessions: whoever finds all taken is told so
+_HANDSHAKE_MS = 10_000  # a connection that says nothing is closed
 
 WireEvent = Delta | PromptLogprobs | Done | Failed | Closed
 
 
 class Waiting:
-    """What a client could not be sent yet. Grows with its strands, not with time: deltas of one gen merge."""
+    """What a client could not be sent yet. Deltas of one gen merge, so that it grows with their text alone."""
 
     def __init__(self) -> None:
+        self.size = 0  # bytes, about
         self._messages: list[FrontMessage] = []
-        self._events: list[WireEvent] = []
-        self._delta: dict[tuple[int, int, int], int] = {}  # where the open delta of a gen stands
+        self._events: list[WireEvent | list[Delta]] = []
+        self._delta: dict[tuple[int, int, int], list[Delta]] = {}  # the open deltas of a gen
 
     def __bool__(self) -> bool:
         return bool(self._messages or self._events)
@@ -71,6 +78,7 @@ class Waiting:
                 self._messages.append(message)
             return
         for event in message.events:
+            self.size += size_of(event)
             if isinstance(event, Closed | PromptLogprobs):
                 self._events.append(event)
                 continue
@@ -79,26 +87,19 @@ class Waiting:
                 self._delta.pop(key, None)
                 self._events.append(event)
                 continue
-            at = self._delta.get(key)
-            if at is None:
-                self._delta[key] = len(self._events)
-                self._events.append(event)
-                continue
-            first = self._events[at]
-            assert isinstance(first, Delta)
-            self._events[at] = msgspec.structs.replace(
-                first,
-                text=first.text + event.text,
-                ids=first.ids + event.ids,
-                logprobs=first.logprobs + event.logprobs,
-            )
+            found = self._delta.get(key)
+            if found is None:
+                found = self._delta[key] = []
+                self._events.append(found)
+            found.append(event)
 
     def take(self) -> list[FrontMessage]:
         """Everything, as messages; Welcome and Pong first, Lost last."""
-        batches = [Batch(tuple(self._events[at : at + _BATCH])) for at in range(0, len(self._events), _BATCH)]
+        events = [merged(item) if isinstance(item, list) else item for item in self._events]
+        batches = [Batch(tuple(events[at : at + _BATCH])) for at in range(0, len(events), _BATCH)]
         last = [message for message in self._messages if isinstance(message, Lost)]
         messages = [*(m for m in self._messages if not isinstance(m, Lost)), *batches, *last]
-        self._messages, self._events, self._delta = [], [], {}
+        self._messages, self._events, self._delta, self.size = [], [], {}, 0
         return messages
 
 
@@ -111,22 +112,51 @@ class Peer:
         self.session: Session | None = None
         self.heard = now
         self.waiting = Waiting()
+        self.held: bytes | None = None  # a frame that the connection did not take; what waits is behind it
+        self.stuck = now  # since when it takes nothing
+
+    @property
+    def blocked(self) -> bool:
+        return self.held is not None or bool(self.waiting)
+
+    @property
+    def unread(self) -> int:
+        return len(self.held or b"") + self.waiting.size
 
     def deliver(self, message: FrontMessage) -> None:
-        if self.waiting:
+        if self.blocked:
             self.waiting.add(message)
+            self._transport.bound(self)
         elif isinstance(message, Batch):
             self._events(message.events)
-        elif not self._transport.push(self, encode(message)):
-            self.waiting.add(message)
+        else:
+            self._send(encode(message))
+
+    def flush(self) -> None:
+        """Try again what waits."""
+        if self.held is not None:
+            frame, self.held = self.held, None
+            if not self._send(frame):
+                return
+        for message in self.waiting.take():
+            self.deliver(message)
 
     def _events(self, events: tuple[WireEvent, ...]) -> None:
         while events:
             frame, count = fill(Batch, events)
-            if not self._transport.push(self, frame):
-                self.waiting.add(Batch(events))
-                return
             events = events[count:]
+            if not self._send(frame):
+                if events:
+                    self.waiting.add(Batch(events))
+                self._transport.bound(self)
+                return
+
+    def _send(self, frame: bytes) -> bool:
+        if self._transport.push(self, frame):
+            self.stuck = self._transport.now()
+            return True
+        self.held = frame
+        return False
 
 
 class Transport:
@@ -137,31 +167,37 @@ class Transport:
         self._address = addresses.parse(address)
         self._peers: dict[bytes, Peer] = {}  # by connection
         self._by_session: dict[str, Peer] = {}
-        self._gone: list[Peer] = []
+        self._gone: list[tuple[Peer, str]] = []  # with what to say of them
         self._retry: asyncio.TimerHandle | None = None
         self._pause = _RETRY
         self._probe: asyncio.TimerHandle | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._pump: SocketPump | None = None
+        self._door: Door | None = None
         self.endpoint = ""
 
     def start(self) -> None:
         """Bind. Raises BackendError or InvalidValue. Call it on the front's loop."""
+        check_spare()
         self._context = zmq.Context()
         socket = self._context.socket(zmq.ROUTER)
         lease = self._front.settings.lease
         for option, value in (
             (zmq.LINGER, 0),
+            (zmq.SNDHWM, _FRAMES),
             (zmq.ROUTER_MANDATORY, 1),
             (zmq.MAXMSGSIZE, MAX_FRAME_BYTES),
+            (zmq.HANDSHAKE_IVL, _HANDSHAKE_MS),
             (zmq.HEARTBEAT_IVL, _HEARTBEAT_MS),
             # A paused process answers no heartbeat either: its lease, not the wire, must end it.
             (zmq.HEARTBEAT_TIMEOUT, int(lease * 1000) + _HEARTBEAT_MS),
         ):
             socket.setsockopt(option, value)
+        self._door = Door(socket, clients_that_fit(self._front.settings.max_sessions + _TOLD))
         try:
             self.endpoint = addresses.bind(socket, self._address)
         except BaseException:
+            self._door.close()
             socket.close(linger=0)
             self._context.destroy(linger=0)
             raise
@@ -177,6 +213,8 @@ class Transport:
             if handle is not None:
                 handle.cancel()
         if self._pump is not None and self._context is not None:
+            if self._door is not None:
+                self._door.close()
             self._pump.close(linger_ms=200)  # the last word, Lost, should leave
             self._context.term()
             self._context = None
@@ -204,6 +242,9 @@ class Transport:
         peer.heard = self._front.settings.clock()
         assert peer.session is not None
         peer.session.receive(message)
+        most = self._front.settings.max_backlog_ops
+        if peer.session.backlog > most:
+            self._end(peer, "queue_full", f"{most:,} ops wait to be looked at already: send them later")
         self._bury()
 
     def _hello(self, identity: bytes, hello: Hello) -> None:
@@ -262,9 +303,22 @@ class Transport:
         except zmq.ZMQError as error:
             if error.errno != errno.EHOSTUNREACH:
                 log.warning("sending to a client failed: %s", error)
-            self._gone.append(peer)
-            asyncio.get_running_loop().call_soon(self._bury)
+            self._give_up(peer, "the client is gone")
         return True
+
+    def now(self) -> float:
+        return self._front.settings.clock()
+
+    def bound(self, peer: Peer) -> None:
+        """End a client for which more waits than may."""
+        most = self._front.settings.max_unread
+        if peer.unread > most:
+            self._give_up(peer, f"the client left {most:,} bytes unread: read faster, or ask for less at once")
+
+    def _give_up(self, peer: Peer, message: str) -> None:
+        if not self._gone:
+            asyncio.get_running_loop().call_soon(self._bury)
+        self._gone.append((peer, message))
 
     def _say(self, identity: bytes, message: FrontMessage) -> None:
         """To somebody without a session; lost if it cannot be sent."""
@@ -279,11 +333,10 @@ class Transport:
             self._retry.cancel()
             self._retry = None
         self._pause = min(2 * self._pause, _RETRY_MOST)
-        waiting = [peer for peer in self._by_session.values() if peer.waiting]
-        for peer in waiting:
-            for message in peer.waiting.take():
-                peer.deliver(message)
-        if not any(peer.waiting for peer in waiting):
+        blocked = [peer for peer in self._by_session.values() if peer.blocked]
+        for peer in blocked:
+            peer.flush()
+        if not any(peer.blocked for peer in blocked):
             self._pause = _RETRY
         self._bury()
 
@@ -301,6 +354,8 @@ class Transport:
                 self._end(
                     peer, "lease_expired", f"the client gave no sign of life for {settings.lease:g} s: run it again"
                 )
+            elif peer.blocked and now - peer.stuck > settings.lease:
+                self._end(peer, "lease_expired", f"the client read nothing for {settings.lease:g} s: run it again")
             else:
                 peer.deliver(Pong(0))
         self._bury()
@@ -308,9 +363,9 @@ class Transport:
 
     def _bury(self) -> None:
         gone, self._gone = self._gone, []
-        for peer in gone:
+        for peer, message in gone:
             if self._peers.get(peer.identity) is peer:
-                self._end(peer, "lease_expired", "the client is gone")
+                self._end(peer, "lease_expired", message)
 
     def _end(self, peer: Peer, code: str, message: str) -> None:
         session = peer.session

@@ -21,7 +21,10 @@ def _check(item: Item, model: ServedModel, settings: Settings) -> OpError | None
     if isinstance(item, Select):
         return _select(item, settings)
     if isinstance(item, Ids):
-        for token in item.ids:
+        if len(item.ids) > model.context_length:  # before anybody looks at each
+            message = f"the prompt has {len(item.ids)} tokens, but the model's context holds {model.context_length}"
+            return OpError("context_length", f"{message}: shorten the prompt", "ids")
+        for token in (min(item.ids), max(item.ids)) if item.ids else ():
             if not 0 <= token < model.vocab_size:
                 return OpError("invalid_value", f"ids: {token} is not a token id (0 to {model.vocab_size - 1})", "ids")
     return None

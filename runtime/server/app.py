@@ -7,17 +7,20 @@ import time
 import msgspec
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
 from ..backend import Backend
 from ..errors import PlaitError
 from .endpoint import Endpoint
 from .guard import Admission, Bodies, RequireKey
+from .hosts import AllowedHosts
 from .job import Jobs
 from .metrics import CONTENT_TYPE, Counters, CountRequests, Metrics
 from .problems import HttpProblem, from_exception
 from .reply import JSON
 from .settings import ServerSettings
+from .unsent import Unsent
 from .work import chat_work, completion_work
 
 
@@ -34,12 +37,13 @@ def create_app(
     settings = settings or ServerSettings()
     started = int(time.time())
     metrics = Metrics(backend.info().model, counters)
-    admission = Admission(settings.max_queue)
+    admission = Admission(settings.max_queue, settings.max_numbers, settings.max_numbers_held)
     bodies = Bodies(settings.max_body, settings.max_bodies, settings.body_s)
     metrics.in_flight.set_function(lambda: admission.held)
     # no docs pages: they load scripts from elsewhere, and bodies are checked by msgspec, which they would not show
     app = FastAPI(title="Plait", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.state.jobs = Jobs(settings.most_numbers, settings.most_held_numbers)
+    unsent = Unsent(settings.max_unsent, settings.max_unsent_all)
+    app.state.jobs = Jobs(unsent, settings.max_prompt_numbers, settings.max_prompt_numbers_held)
 
     @app.get("/health")
     async def health() -> Response:
@@ -89,6 +93,16 @@ def create_app(
 
     paths = frozenset({"/health", "/metrics", "/v1/models", "/v1/chat/completions", "/v1/completions"})
     app.add_middleware(RequireKey, keys=settings.api_keys)
+    if settings.cors_origins:  # before the key: a browser asks without one whether it may send it
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=("*",),
+            max_age=600,
+        )
+    if settings.allowed_hosts is not None:
+        app.add_middleware(AllowedHosts, hosts=settings.allowed_hosts, origins=settings.cors_origins)
     app.add_middleware(CountRequests, metrics=metrics, routes=paths)  # the last one added stands outermost
     return app
 

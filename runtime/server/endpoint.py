@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from ..backend import Backend
 from ..errors import PlaitError
 from ..protocol import Info
+from .aside import LONG_BODY, MANY_NUMBERS, aside
 from .guard import Admission, Bodies, ClientGone
 from .job import Job, Jobs, Piece
 from .metrics import Metrics
@@ -59,6 +60,11 @@ class Endpoint:
 
         try:
             await self._serve(scope, receive, noting)
+        except Unread:
+            self._metrics.gone()
+            if (abort := scope.get("state", {}).get("abort")) is not None:
+                abort()  # closing would wait for the client to take what is written already
+                await asyncio.sleep(0)  # the server notes it, and does not complain of half an answer
         except (ClientGone, OSError):  # OSError: how a server says that writing found nobody
             self._metrics.gone()
         except HttpProblem as problem:
@@ -74,18 +80,24 @@ class Endpoint:
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await self._bodies.read(scope, receive)
         info = self._backend.info()
-        work = self._read(body, info, self._settings)
-        with self._admission.hold(work.choices, "n" if work.n > 1 else work.names["text"]):
+        if len(body) > LONG_BODY:
+            with self._bodies.keep(body):
+                work = await unless_gone(receive, aside(self._read, body, info, self._settings))
+        else:
+            work = self._read(body, info, self._settings)
+        del body
+        param = "n" if work.n > 1 else work.names["text"]
+        with self._admission.hold(work.choices, param, work.numbers(info.context_length)):
             async with Job(self._backend, work, self._jobs) as job:
                 answer = self._stream if work.stream else self._whole
-                await unless_gone(receive, answer(job, info, send))
+                await unless_gone(receive, answer(job, info, send), job.cut)
 
     async def _whole(self, job: Job, info: Info, send: Send) -> None:
         await job.finish()
         for done in job.results.values():
             self._metrics.finished(done)
-        # A long answer is written beside the loop, so that the others do not wait for it.
-        body = await asyncio.to_thread(whole, job, info) if job.long else whole(job, info)
+        many = job.numbers + sum(len(done.logprobs or ()) for done in job.results.values()) > MANY_NUMBERS
+        body = await aside(whole, job, info) if many else whole(job, info)
         await send_whole(send, 200, body)
 
     async def _stream(self, job: Job, info: Info, send: Send) -> None:
@@ -118,20 +130,28 @@ def head(prefix: str, info: Info) -> Json:
     }
 
 
-async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Result of ``work``, or ClientGone as soon as the client hangs up; ``work`` is cancelled then."""
+class Unread(Exception):
+    """The client leaves so much unread that the answer ends here."""
+
+
+async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T], cut: asyncio.Event | None = None) -> T:
+    """Result of ``work``, or ClientGone as soon as the client hangs up, Unread once ``cut`` is set; ``work`` is
+    cancelled then."""
 
     async def hung_up() -> None:
         while (await receive())["type"] != "http.disconnect":
             continue
 
-    watch, task = asyncio.create_task(hung_up()), asyncio.create_task(work)
+    task = asyncio.create_task(work)
+    watches: list[asyncio.Task[Any]] = [asyncio.create_task(hung_up())]
+    if cut is not None:
+        watches.append(asyncio.create_task(cut.wait()))
     try:
-        await asyncio.wait({watch, task}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, *watches}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise ClientGone
+            raise ClientGone if watches[0].done() else Unread
         return task.result()
     finally:
-        for each in (watch, task):
+        for each in (task, *watches):
             each.cancel()
-        await asyncio.gather(watch, task, return_exceptions=True)
+        await asyncio.gather(task, *watches, return_exceptions=True)

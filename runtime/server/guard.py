@@ -45,23 +45,38 @@ class RequireKey:
 
 
 class Admission:
-    """A bounded number of choices in flight. Nobody waits here: what does not fit is refused at once."""
+    """A bounded number of choices in flight, and of log-probabilities that they may hold. Nobody waits here: what does
+    not fit is refused at once."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, most_numbers: int = 2**20, most_numbers_held: int = 2**23) -> None:
         self.limit = limit
         self.held = 0
+        self._most_numbers = most_numbers
+        self._most_numbers_held = most_numbers_held
+        self._numbers = 0
 
     @contextmanager
-    def hold(self, choices: int, param: str) -> Iterator[None]:
+    def hold(self, choices: int, param: str, numbers: int = 0) -> Iterator[None]:
+        """``numbers``: log-probabilities that the answer may hold. One choice may always hold its own, alone."""
         if choices > self.limit:
             raise bad_field(param, f"{choices} choices in one request; this server takes {self.limit} at a time")
+        if choices > 1 and numbers > self._most_numbers:
+            raise bad_field(
+                "logprobs",
+                f"logprobs: {choices} choices may hold {numbers:,} log-probabilities with their alternatives, and at "
+                f"most {self._most_numbers:,} fit: lower n, max_tokens or the number of alternatives",
+            )
         if self.held + choices > self.limit:
             raise busy(f"{self.held} choices are in flight, of {self.limit}: try again later")
+        if self._numbers and self._numbers + numbers > self._most_numbers_held:
+            raise busy("the log-probabilities of other requests take all the room there is: try again later")
         self.held += choices
+        self._numbers += numbers
         try:
             yield
         finally:
             self.held -= choices
+            self._numbers -= numbers
 
 
 class Bodies:
@@ -96,6 +111,20 @@ class Bodies:
             self.held -= len(body)
         return bytes(body)
 
+    @contextmanager
+    def keep(self, body: bytes) -> Iterator[None]:
+        """``body`` is still needed: it counts as those that are being read."""
+        self.held += len(body)
+        try:
+            if self.held > self._limit_all:
+                raise self._busy()
+            yield
+        finally:
+            self.held -= len(body)
+
+    def _busy(self) -> HttpProblem:
+        return busy(f"{self.held:,} bytes of requests are being read at once: try again later")
+
     async def _piece(self, body: bytearray, receive: Receive) -> bool:
         """Adds what comes next; whether there is more."""
         message = await receive()
@@ -107,7 +136,7 @@ class Bodies:
         if len(body) > self._limit:
             raise _too_large(self._limit)
         if self.held > self._limit_all:
-            raise busy(f"{self.held:,} bytes of requests are being read at once: try again later")
+            raise self._busy()
         return bool(message.get("more_body", False))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import TypeAlias
@@ -24,20 +25,25 @@ from ..protocol import (
     TokenLogprob,
     Usage,
 )
+from ..sizes import merged, size_of
 from .problems import HttpProblem, bad_field, busy, from_failed
+from .unsent import Unsent
 from .work import Work
 
-_MANY_NUMBERS = 4096
+#: Taken at once, so that the others have their turn before the next: events, and about how many bytes of them.
+_TAKE, _TAKE_BYTES = 512, 128 * 1024
+
 #: (index of the choice within the response, what happened to it)
 Piece: TypeAlias = "tuple[int, Delta | PromptLogprobs | Done]"
 
 
 class Jobs:
-    """Those that run now. ``most``: numbers of prompts' tokens that one of them may answer with; ``most_held``: that
-    all of them hold."""
+    """Those that run now, and what they hold for clients that do not read. ``most``: numbers of prompts' tokens that
+    one of them may answer with; ``most_held``: that all of them hold."""
 
-    def __init__(self, most: int, most_held: int) -> None:
+    def __init__(self, unsent: Unsent, most: int, most_held: int) -> None:
         self.running: set[Job] = set()
+        self.unsent = unsent
         self._most = most
         self._most_held = most_held
 
@@ -75,7 +81,9 @@ class Job:
         self._gen_op: dict[int, int] = {}
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
-        self._arrived: deque[Event] = deque()  # bounded by what the request may generate
+        self._arrived: deque[tuple[Event, int]] = deque()  # with their sizes, which `unsent` bounds
+        self.cut = asyncio.Event()  # nobody reads, and it holds as much as it may
+        self._account = jobs.unsent.open(lambda: self._soon(self.cut.set))
 
     async def __aenter__(self) -> Job:
         actions: list[Action] = []
@@ -95,6 +103,7 @@ class Job:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._jobs.running.discard(self)
+        self._jobs.unsent.close(self._account)
         if not self.finished:
             with suppress(BackendError):  # closed: everything of it has ended
                 self._backend.abort(program=self._program)
@@ -103,29 +112,32 @@ class Job:
     def finished(self) -> bool:
         return len(self.results) == self.work.choices
 
-    @property
-    def long(self) -> bool:
-        """Writing the answer takes so long that the others should not wait for it."""
-        return self.numbers > _MANY_NUMBERS
-
     def end(self, message: str) -> None:
         """Whoever waits gets an error; leaving aborts the program."""
         self._listen(Lost("shutdown", message))
 
     def _listen(self, event: Event) -> None:
         """On the backend's thread. A closed loop means that nobody waits."""
-        self._arrived.append(event)
+        if isinstance(event, Delta | PromptLogprobs | Done) and event.op != self._gen_op.get(event.strand):
+            return  # of a role, say: nobody is told
+        size = size_of(event)
+        self._arrived.append((event, size))
+        self._jobs.unsent.add(self._account, size)
+        self._soon(self._wake.set)
+
+    def _soon(self, call: Callable[[], None]) -> None:
         if not self._loop.is_closed():
             try:
-                self._loop.call_soon_threadsafe(self._wake.set)
+                self._loop.call_soon_threadsafe(call)
             except RuntimeError:  # closed since we looked
                 return
 
     async def take(self) -> list[Piece]:
-        """Wait for events of the gens, and return all there are, adjacent deltas of a choice joined.
+        """Wait for events of the gens, and return those there are, up to a bound, adjacent deltas of a choice joined.
 
         Raises HttpProblem when any op failed: the first failure is the cause, what follows it is "upstream".
         """
+        await asyncio.sleep(0)  # a client that reads fast enough never makes us wait, but others do
         while True:
             pieces = self._drain()
             if pieces:
@@ -139,22 +151,24 @@ class Job:
             await self.take()
 
     def _drain(self) -> list[Piece]:
-        pieces: list[Piece] = []
-        last: dict[int, int] = {}  # index -> place in pieces of its last delta
-        while self._arrived:
-            event = self._arrived[0]
+        pieces: list[tuple[int, Done | PromptLogprobs | list[Delta]]] = []
+        last: dict[int, list[Delta]] = {}  # index -> its deltas that nothing followed
+        taken = count = 0
+        while self._arrived and count < _TAKE and taken < _TAKE_BYTES:
+            event, size = self._arrived[0]
             if pieces and isinstance(event, Failed | Lost):
                 break  # what came before goes out first
             self._arrived.popleft()
+            taken, count = taken + size, count + 1
             if isinstance(event, Failed):
                 raise from_failed(event, self.work.names)
             if isinstance(event, Lost):
                 raise HttpProblem(503, event.message, code=event.code, type="server_error")
-            if not isinstance(event, Delta | PromptLogprobs | Done) or event.op != self._gen_op[event.strand]:
-                continue
             if isinstance(event, PromptLogprobs):
                 self._prompt(event)
                 pieces.append((self._index[event.strand], event))
+                continue
+            if not isinstance(event, Delta | Done):
                 continue
             index = self._index[event.strand] + event.choice
             if isinstance(event, Done):
@@ -163,12 +177,12 @@ class Job:
                 self.results[index] = event
                 pieces.append((index, event))
             elif index in last:
-                place = last[index]
-                pieces[place] = (index, _join(pieces[place][1], event))
+                last[index].append(event)
             else:
-                last[index] = len(pieces)
-                pieces.append((index, event))
-        return pieces
+                last[index] = [event]
+                pieces.append((index, last[index]))
+        self._jobs.unsent.take(self._account, taken)
+        return [(index, merged(piece) if isinstance(piece, list) else piece) for index, piece in pieces]
 
     def _prompt(self, event: PromptLogprobs) -> None:
         times = self.work.n if self.work.route == "completions" else 1
@@ -187,15 +201,3 @@ class Job:
             forced=sum(usage.forced for usage in every),
             wrapped=sum(usage.wrapped for usage in every),
         )
-
-
-def _join(earlier: Delta | PromptLogprobs | Done, later: Delta) -> Delta:
-    assert isinstance(earlier, Delta)
-    return Delta(
-        later.strand,
-        later.op,
-        later.choice,
-        earlier.text + later.text,
-        earlier.ids + later.ids,
-        earlier.logprobs + later.logprobs,
-    )

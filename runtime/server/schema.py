@@ -123,7 +123,7 @@ class ChatMessage(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Fields after ``content`` come from clients that send an earlier reply back whole; only empty ones may."""
 
     role: str
-    content: str | list[dict[str, object]] | None = None
+    content: str | list[msgspec.Raw] | None = None
     name: object = None
     refusal: object = None
     tool_calls: object = None

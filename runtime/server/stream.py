@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 
 import msgspec
 
 from ..protocol import Delta, Done, PromptLogprobs, TokenLogprob
+from .aside import MANY_NUMBERS, aside
 from .job import Job, Piece
 from .problems import HttpProblem
 from .shapes import Json, Shape, usage_json
@@ -69,7 +69,7 @@ async def events(
                 if isinstance(piece, PromptLogprobs):
                     if piece.last:
                         mine = range(index, index + n)
-                        out += await asyncio.to_thread(opening, mine) if job.long else opening(mine)
+                        out += await aside(opening, mine) if job.numbers > MANY_NUMBERS else opening(mine)
                     continue
                 if isinstance(piece, Delta):
                     made = choices[index].delta(piece, shape)

@@ -11,6 +11,7 @@ from ...constrained.interface import ConstraintError
 from ...constrained.schema.options import SchemaOptions
 from ..protocol import (
     MAX_CONSTRAINT_BYTES,
+    MAX_MESSAGES,
     ConstraintSpec,
     Gen,
     Ids,
@@ -24,6 +25,7 @@ from ..protocol import (
     Spec,
     Text,
 )
+from .limits import MAX_PARTS, check_sizes
 from .problems import HttpProblem, bad_field
 from .schema import Body, ChatBody, ChatMessage, CompletionBody, decode, refuse_unsupported
 from .settings import ServerSettings
@@ -67,12 +69,20 @@ class Work:
     def choices(self) -> int:
         return len(self.prompts) * self.n
 
+    def numbers(self, context_length: int) -> int:
+        """Log-probabilities that the answer may hold, with their alternatives."""
+        if not self.sampling.logprobs:
+            return 0
+        tokens = context_length if self.sampling.max_tokens is None else min(self.sampling.max_tokens, context_length)
+        return self.choices * tokens * (1 + self.sampling.top_logprobs)
+
     def script(self, prompt: Prompt) -> tuple[Op, ...]:
         gen = Gen(len(prompt.ops) + 1, self.sampling, constraint=self.constraint, n=self.n, stream=self.stream)
         return (*prompt.ops, gen)
 
 
 def chat_work(data: bytes, info: Info, settings: ServerSettings) -> Work:
+    check_sizes(data, info)
     body = decode(data, ChatBody)
     _check(body, info, settings)
     constraint = _constraint(body, _response_format(body.response_format, _json_options(body)))
@@ -88,9 +98,18 @@ def chat_work(data: bytes, info: Info, settings: ServerSettings) -> Work:
         )
     if not body.messages:
         raise bad_field("messages", "messages must not be empty")
+    if len(body.messages) >= MAX_MESSAGES:
+        most = f"a conversation has at most {MAX_MESSAGES:,} messages, the answer among them"
+        raise bad_field("messages", f"{len(body.messages):,} messages: {most}")
     ops: list[Op] = []
+    parts = 0
     for i, raw in enumerate(body.messages):
-        role, text = _message(decode(raw, ChatMessage, f"messages[{i}]"), f"messages[{i}]")
+        message = decode(raw, ChatMessage, f"messages[{i}]")
+        parts += len(message.content) if isinstance(message.content, list) else 0
+        if parts > MAX_PARTS:
+            most = f"all messages together have at most {MAX_PARTS:,} parts"
+            raise bad_field(f"messages[{i}].content", f"messages[{i}].content: {most}: join them")
+        role, text = _message(message, f"messages[{i}]")
         ops.append(RoleBegin(len(ops) + 1, role))
         if text:
             ops.append(Text(len(ops) + 1, text))
@@ -112,6 +131,7 @@ def chat_work(data: bytes, info: Info, settings: ServerSettings) -> Work:
 
 
 def completion_work(data: bytes, info: Info, settings: ServerSettings) -> Work:
+    check_sizes(data, info)
     body = decode(data, CompletionBody)
     _check(body, info, settings)
     if body.best_of not in (None, body.n or 1):
@@ -296,7 +316,8 @@ def _constraint(body: Body, wanted: Spec | None) -> ConstraintSpec | None:
         first, second = list(found)[:2]
         raise bad_field(second, f"send {first} or {second}, not both: each says what the whole answer must be")
     for name, spec in found.items():
-        if isinstance(spec, Spec) and len(spec.source.encode()) > MAX_CONSTRAINT_BYTES:
+        source = spec.source if isinstance(spec, Spec) else spec.pattern
+        if len(source) > MAX_CONSTRAINT_BYTES or len(source.encode()) > MAX_CONSTRAINT_BYTES:
             raise bad_field(name, f"{name} is too large: at most {MAX_CONSTRAINT_BYTES:,} bytes fit")
     return next(iter(found.values()), None)
 
@@ -323,8 +344,9 @@ def _message(message: ChatMessage, where: str) -> tuple[Role, str]:
     if message.content is None or isinstance(message.content, str):
         return role, message.content or ""
     parts = []
-    for k, part in enumerate(message.content):
+    for k, raw in enumerate(message.content):
         path = f"{where}.content[{k}]"
+        part = decode(raw, dict[str, object], path)
         if part.get("type") != "text":
             raise bad_field(f"{path}.type", f"{path}.type: only text parts are supported", "unsupported_field")
         if extra := next((key for key in part if key not in ("type", "text") and part[key] is not None), None):
@@ -355,7 +377,13 @@ def _prompt(given: str | list[int], info: Info) -> Prompt:
         return Prompt((Text(1, given),) if given else (), given)
     if not given:
         raise bad_field("prompt", "a list of token ids must not be empty")
-    for token in given:
+    if len(given) > info.context_length:  # before anybody looks at each
+        raise bad_field(
+            "prompt",
+            f"the prompt has {len(given)} tokens, but the model's context holds {info.context_length}: shorten it",
+            "context_length_exceeded",
+        )
+    for token in (min(given), max(given)):
         if not 0 <= token < info.vocab_size:
             raise bad_field("prompt", f"prompt: {token} is not a token id (0 to {info.vocab_size - 1})")
     return Prompt((Ids(1, tuple(given)),))
