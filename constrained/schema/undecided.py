@@ -178,7 +178,7 @@ class Around:
         self._clause = clause
         self._row = row
         self._outer = outer
-        self._depth = 1 if outer is None else outer._depth + 1
+        self._depth: int = 1 if outer is None else outer._depth + 1
         if self._depth > MAX_OPEN:
             raise ConstraintError(
                 f"the text is nested more than {MAX_OPEN} levels deep; bound the recursion of the schema or grammar"
