@@ -97,7 +97,7 @@ def test_what_waits_is_taken_in_parts() -> None:
     backend = ScriptedBackend(lambda sent, choice: Script(tokens=[b"x"] * 2000))
 
     async def go() -> None:
-        jobs = Jobs(Unsent(10**9, 10**9))
+        jobs = Jobs(Unsent(10**9, 10**9), 10**9, 10**9)
         work = completion_work(b'{"prompt": "x", "stream": true}', backend.info(), ServerSettings())
         async with Job(backend, work, jobs) as job:
             while len(job._arrived) < 2001:
