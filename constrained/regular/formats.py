@@ -10,8 +10,8 @@ date, date-time, time   RFC 3339, leap years, leap seconds at 23:59     year 000
                         UTC only                                        seconds at offsets that are not quarters
 date-time-local,        RFC 3339 without the offset (OpenAPI's names)   the same, and all leap seconds
 time-local
-duration                RFC 3339 appendix A                             numbers of more than 8 digits (years and
-                                                                        months: 6), which no timedelta holds
+duration                RFC 3339 appendix A                             numbers of more than 8 digits (weeks, days,
+                                                                        seconds) or 6: no timedelta holds all
 email, idn-email        RFC 5321, 6531; local part up to 64 octets      comments, obsolete forms
 hostname                RFC 1123, labels up to 63, 253 in all           labels with ``--`` in third place (``xn--``)
 idn-hostname            RFC 5890 to 5893; see :mod:`.idn`               see there
@@ -155,9 +155,10 @@ _LOCAL_TIME = f"{_HOUR}:[0-5][0-9]:[0-5][0-9]{_FRACTION}"
 _WIDE_DATE = f"(?:[0-9]{{4}}-(?:{_DAYS}|02-29))"
 
 _WIDE_DURATION = "P(?:nW|(?:nD|kM(?:nD)?|kY(?:kM(?:nD)?)?)(?:T{time})?|T{time})".replace(
-    "{time}", "(?:nH(?:nM(?:nS)?)?|nM(?:nS)?|nS)"
+    "{time}", "(?:kH(?:kM(?:nS)?)?|kM(?:nS)?|nS)"
 )
-_DURATION = _WIDE_DURATION.replace("n", f"[0-9]{{1,{ranges.DURATION_DIGITS}}}").replace("k", "[0-9]{1,6}")
+_DURATION = _WIDE_DURATION.replace("n", f"[0-9]{{1,{ranges.DURATION_DIGITS}}}")
+_DURATION = _DURATION.replace("k", f"[0-9]{{1,{ranges.FEW_DURATION_DIGITS}}}")
 _WIDE_DURATION = _WIDE_DURATION.replace("n", "[0-9]+").replace("k", "[0-9]+")
 
 # ---------------------------------------------------------------- addresses

@@ -35,8 +35,9 @@ ORDERED = frozenset({"date", "time", "date-time", "time-local", "date-time-local
 SECOND = 10**6
 _DAY = 86_400 * SECOND
 _LAST_DAY = date.max.toordinal()
-#: digits of one number of a duration, but for years and months: less than the 999,999,999 days that a timedelta holds
-DURATION_DIGITS = 8
+#: most digits of one number of a duration: all together stay below the 999,999,999 days that a timedelta holds, and the
+#: time of day below 2**32 seconds, which is what Pydantic reads. (Years, months, hours and minutes have the fewer.)
+DURATION_DIGITS, FEW_DURATION_DIGITS = 8, 6
 
 
 class Bounds(NamedTuple):
@@ -289,7 +290,8 @@ def _durations(languages: Languages, low: int, high: int | None) -> Language:
     found = []
     for shape in _SHAPES:
         lengths = [_UNITS[unit] for unit in shape]
-        mosts = [10**DURATION_DIGITS - 1, *(one // other - 1 for one, other in pairwise(lengths))]
+        digits = FEW_DURATION_DIGITS if shape[0] in "HM" else DURATION_DIGITS
+        mosts = [10**digits - 1, *(one // other - 1 for one, other in pairwise(lengths))]
         places = []
         timed = False
         for unit, most in zip(shape, mosts, strict=True):
