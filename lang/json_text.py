@@ -29,6 +29,9 @@ _FORMATS = {
     "date": r'"[1-9]\d{3}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])"',
     "uuid": r'"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"',
 }
+#: strings without white space (of Unicode, and of Python) at their ends
+NO_SPACE = r"[^\s\u0085\u001c-\u001f]"
+STRIPPED: Schema = {"pattern": rf"^({NO_SPACE}([\s\S]*{NO_SPACE})?)?$"}
 #: what says nothing about values
 _SILENT = frozenset(("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$defs"))
 #: references inside one another; characters of a pattern
@@ -103,9 +106,9 @@ class _Texts:
                 return (
                     None if says - {name, "type"} else self._values(schema[name] if name == "enum" else [schema[name]])
                 )
-        for name in ("anyOf", "oneOf", "allOf"):
+        for name in ("anyOf", "oneOf"):
             if name in says:
-                if says - {name, "discriminator"} or (name == "allOf" and len(schema[name]) > 1):
+                if says - {name, "discriminator"}:
                     return None
                 ways = [way for way in (self.of(part, depth + 1) for part in schema[name]) if way is not None]
                 return f"({'|'.join(ways)})" if ways else None
@@ -126,10 +129,12 @@ class _Texts:
     def _scalar(self, kind: Any, schema: Schema, says: set[str]) -> str | None:
         if not says:
             return _SCALARS.get(str(kind))
-        if kind == "string" and says <= {"minLength", "maxLength"}:
+        stripped = schema.get("allOf") == [STRIPPED]
+        if kind == "string" and says <= {"minLength", "maxLength", *(("allOf",) if stripped else ())}:
             least = schema.get("minLength", 0)
             most = min(schema.get("maxLength", max(200, least)), 1000)
-            return rf'"[^"\\\u0000-\u001f]{{{least},{most}}}"' if least <= most else None
+            space = r"\s\u0085" if stripped else ""
+            return rf'"[^"\\{space}\u0000-\u001f]{{{least},{most}}}"' if least <= most else None
         if kind == "string" and says <= {"format", "pattern"} and schema.get("format") in _FORMATS:
             return _FORMATS[schema["format"]]
         bounds = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
@@ -162,7 +167,7 @@ class _Texts:
         return rf"\[{some}\]" if least else rf"\[({some})?\]"
 
     def _object(self, schema: Schema, depth: int) -> str | None:
-        known = {"type", "properties", "required", "additionalProperties", "minProperties"}
+        known = {"type", "properties", "required", "additionalProperties", "minProperties", "propertyNames"}
         if schema.keys() - _SILENT - known:
             return None
         needed = schema.get("required", [])
@@ -179,10 +184,20 @@ class _Texts:
         least = schema.get("minProperties", 0)
         other = schema.get("additionalProperties", {})
         value = None if other is False else self.of(other, depth + 1)
-        if least > 1 or (value is None and least):
-            return None
-        entry = f"{_KEY}:{value}"
-        return r"\{\}" if value is None else rf"\{{{entry}\}}" if least else rf"\{{({entry}(,{entry})*)?\}}"
+        key = self._key(schema.get("propertyNames", {}))
+        if value is None or key is None or least > 1:
+            return None if least else r"\{\}"
+        entry = f"{key}:{value}"
+        return rf"\{{{entry}\}}" if least else rf"\{{({entry}(,{entry})*)?\}}"
+
+    def _key(self, schema: Any) -> str | None:
+        says = schema.keys() - _SILENT - {"type"}
+        if not says or (says == {"allOf"} and schema["allOf"] == [STRIPPED]):
+            return _KEY
+        if says == {"enum"}:
+            return self._values(schema["enum"])
+        whole = schema["pattern"] if says == {"pattern"} else ""
+        return f'"({whole[1:-1]})"' if whole[:1] == "^" and whole[-1:] == "$" and "(?" not in whole else None
 
 
 def _floor(number: float) -> int:

@@ -10,14 +10,15 @@ written with a prefix of 8, 16, 24 or 32 bits). What only code knows (a validato
 from __future__ import annotations
 
 import re
+import string
 import zoneinfo
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from . import temporal
+from .json_text import STRIPPED, whole_numbers
 from .json_text import pattern as json_pattern
-from .json_text import whole_numbers
 from .pydantic_notes import by_user
 from .temporal import PYTHON_TIME
 
@@ -65,7 +66,6 @@ _KEYS: dict[str, Schema] = {
 _MAX_DIGITS = 40
 #: what Rust takes for a letter, digit or space and ECMA-262 does not, for where it must not come
 _WORD, _DIGIT, _SPACE = r"\p{L}\p{M}\p{N}\p{Pc}\p{So}\u200c\u200d", r"\p{Nd}", r"\s\u0085"
-_NO_SPACE = r"[^\s\u0085\u001c-\u001f]"
 
 
 def json_schema(adapter: Any) -> Schema:
@@ -132,10 +132,10 @@ def _generator() -> type:
             if "pattern" in found:
                 found["pattern"] = _as_ecma(found["pattern"])
             if schema.get("strip_whitespace") or config.get("str_strip_whitespace"):
-                more.append(rf"^({_NO_SPACE}([\s\S]*{_NO_SPACE})?)?$")
+                more.append(STRIPPED)
             if schema.get("ascii_only"):
-                more.append(r"^[\u0000-\u007f]*$")
-            return {**found, "allOf": [{"pattern": one} for one in more]} if more else found
+                more.append({"pattern": r"^[\u0000-\u007f]*$"})
+            return {**found, "allOf": more} if more else found
 
         def bytes_schema(self, schema: Any) -> Schema:
             found = super().bytes_schema(schema)
@@ -173,6 +173,12 @@ def _generator() -> type:
         def function_after_schema(self, schema: Any) -> Schema:
             found = super().function_after_schema(schema)
             name = getattr(schema["function"].get("function"), "__qualname__", "")
+            if name == "EncodedStr.decode_str":
+                encoder = getattr(schema["function"]["function"].__self__, "encoder", None)
+                return {
+                    **found,
+                    "pattern": _base64_of_ascii("-_" if "Url" in getattr(encoder, "__name__", "") else "+/"),
+                }
             if name == "ByteSize._validate":
                 return {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": _BYTE_SIZE}]}
             return found
@@ -193,6 +199,17 @@ def _generator() -> type:
             return found if names is None else {**found, "propertyNames": names}
 
     return Exact
+
+
+def _base64_of_ascii(last: str) -> str:
+    """Text is UTF-8, of which ASCII's bytes have no first bit."""
+    digits = string.ascii_uppercase + string.ascii_lowercase + string.digits + last
+    first, second, third = (
+        "[" + "".join(char for at, char in enumerate(digits) if not at & bit).replace("-", r"\-") + "]"
+        for bit in (32, 8, 2)
+    )
+    every = "[" + digits.replace("-", r"\-") + "]"
+    return f"^({first}{second}{third}{every})*({first}[AQgw]==|{first}{second}[AEIMQUYcgkosw048]=)?$"
 
 
 _BYTE_SIZE = r"^\d{1,6}(\.\d{1,3})? ?([kmgtp]i?)?b$"
@@ -266,4 +283,6 @@ def _fixed(places: int) -> Schema:
 
 
 def _below(whole: int) -> Schema:
-    return {"exclusiveMinimum": -(10**whole), "exclusiveMaximum": 10**whole}
+    """So many digits before the point. (None: 0 has one.)"""
+    more: Schema = {} if whole else {"not": {"const": 0}}
+    return {**more, "exclusiveMinimum": -(10**whole), "exclusiveMaximum": 10**whole}
