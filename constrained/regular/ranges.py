@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 #: the formats that have an order
 ORDERED = frozenset({"date", "time", "date-time", "time-local", "date-time-local", "duration"})
+KEYWORDS = ("formatMinimum", "formatMaximum", "formatExclusiveMinimum", "formatExclusiveMaximum")
 SECOND = 10**6
 _DAY = 86_400 * SECOND
 _LAST_DAY = date.max.toordinal()
