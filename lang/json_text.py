@@ -57,8 +57,17 @@ def whole_numbers(low: int | None, high: int | None) -> str | None:
 def _positive(low: int, high: int) -> list[str]:
     """By the number of digits; then the digits that both have in front, and what is between the rest."""
     ways: list[str] = []
+    if low == 0:
+        ways.append("0")
+        low = 1
     while low <= high:
-        most = min(high, 10 ** len(str(low)) - 1)
+        digits = len(str(low))
+        longest = len(str(high + 1)) - 1  # of which every number fits
+        if low == 10 ** (digits - 1) and longest >= digits:
+            ways.append(rf"[1-9]\d{{{digits - 1},{longest - 1}}}")
+            low = 10**longest
+            continue
+        most = min(high, 10**digits - 1)
         ways.append(_between(str(low), str(most)))
         low = most + 1
     return ways

@@ -19,6 +19,7 @@ from typing import Any
 from . import temporal
 from .json_text import STRIPPED, whole_numbers
 from .json_text import pattern as json_pattern
+from .patterns import BASE64, BASE64_URL, DECIMAL, as_ecma
 from .pydantic_notes import by_user
 from .temporal import PYTHON_TIME
 
@@ -26,7 +27,6 @@ Schema = dict[str, Any]
 
 _BYTE = r"(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _IPV4 = rf"{_BYTE}(\.{_BYTE}){{3}}"
-_BASE64 = "^([{0}]{{4}})*([{0}][AQgw]==|[{0}]{{2}}[AEIMQUYcgkosw048]=)?$"
 _LABEL = "[A-Za-z0-9]([A-Za-z0-9]|-[A-Za-z0-9]){0,30}"
 #: the last part of a host, which is a number's only if it begins with a digit
 _LAST = "[A-Za-z]([A-Za-z0-9]|-[A-Za-z0-9]){0,30}"
@@ -50,22 +50,20 @@ FORMATS: dict[str, Schema] = {
     "ipv6network": _IP6,
     "ipv4interface": _INTERFACE,
     "ipv6interface": _IP6,
-    "base64": {"type": "string", "pattern": _BASE64.format("A-Za-z0-9+/")},
-    "base64url": {"type": "string", "pattern": _BASE64.format("A-Za-z0-9_-")},
+    "base64": {"type": "string", "pattern": BASE64},
+    "base64url": {"type": "string", "pattern": BASE64_URL},
     "regex": {"type": "string", "pattern": rf"^\^?({_ATOM}[*+?]?)*\$?$"},
     "name-email": {"type": "string", "pattern": rf"^([A-Za-z]+ ){{1,4}}<{_EMAIL}>$"},
     **{f"uuid{n}": {"type": "string", "format": "uuid", "pattern": f"^.{{14}}{n}.{{4}}[89abAB]"} for n in range(1, 9)},
     **{name: {"format": name, "pattern": PYTHON_TIME} for name in ("date", "date-time", "time")},
 }
 _KEYS: dict[str, Schema] = {
-    "float": {"pattern": r"^-?(0|[1-9]\d{0,14})(\.\d{1,15})?$"},
-    "decimal": {"pattern": r"^-?(0|[1-9]\d{0,14})(\.\d{1,15})?$"},
+    "float": {"pattern": DECIMAL},
+    "decimal": {"pattern": DECIMAL},
     "bool": {"enum": ["true", "false"]},
 }
 #: digits of a Decimal up to which its schema counts them
 _MAX_DIGITS = 40
-#: what Rust takes for a letter, digit or space and ECMA-262 does not, for where it must not come
-_WORD, _DIGIT, _SPACE = r"\p{L}\p{M}\p{N}\p{Pc}\p{So}\u200c\u200d", r"\p{Nd}", r"\s\u0085"
 
 
 def json_schema(adapter: Any) -> Schema:
@@ -130,7 +128,7 @@ def _generator() -> type:
             found = super().str_schema(schema)
             more = []
             if "pattern" in found:
-                found["pattern"] = _as_ecma(found["pattern"])
+                found["pattern"] = as_ecma(found["pattern"])
             if schema.get("strip_whitespace") or config.get("str_strip_whitespace"):
                 more.append(STRIPPED)
             if schema.get("ascii_only"):
@@ -141,7 +139,7 @@ def _generator() -> type:
             found = super().bytes_schema(schema)
             how = self._config.config_dict.get("val_json_bytes", "utf8")
             if how == "base64":
-                found["pattern"] = FORMATS["base64url"]["pattern"]
+                found["pattern"] = BASE64_URL
             elif how == "hex":
                 found["pattern"] = "^([0-9a-f]{2})*$"
             elif "maxLength" in found:  # counts bytes
@@ -236,28 +234,6 @@ def _of_bytes(found: Schema, texts: int, bytes_: int) -> Schema:
     if "maxLength" in found:
         names["maxLength"] = found["maxLength"] // bytes_ * texts
     return names
-
-
-def _as_ecma(pattern: str) -> str:
-    r"""A pattern of Rust (or Python), whose ``\d``, ``\w`` and ``\s`` are of all Unicode, where a complement of them
-    would be too much."""
-    found: list[str] = []
-    begun = -1  # where a class began
-    negated = False
-    at = 0
-    while at < len(pattern):
-        one = pattern[at : at + 2] if pattern[at] == "\\" else pattern[at]
-        if one == "[" and begun < 0:
-            begun, negated = at, pattern[at + 1 : at + 2] == "^"
-        elif one == "]" and begun >= 0 and at > begun + 1 + negated:
-            begun = -1
-        elif begun < 0:
-            one = {r"\D": f"[^{_DIGIT}]", r"\W": f"[^{_WORD}]", r"\S": f"[^{_SPACE}]"}.get(one, one)
-        elif negated:
-            one = {r"\d": _DIGIT, r"\w": _WORD, r"\s": _SPACE}.get(one, one)
-        found.append(one)
-        at += 2 if pattern[at] == "\\" else 1
-    return "".join(found)
 
 
 def _decimal(schema: Any) -> Schema:

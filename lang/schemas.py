@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import msgspec
-
 from ..runtime.errors import InvalidConstraint
-from . import conversion, hints, pydantic_notes, pydantic_types
+from . import conversion, hints, msgspec_types, pydantic_notes, pydantic_types
 from .temporal import hour
 
 Schema = dict[str, Any]
@@ -88,15 +86,12 @@ def _pydantic(name: str, adapter: Any) -> Typed:
 
 
 def _msgspec(name: str, schema: Any) -> Typed:
+    notes: list[str] = []
     try:
-        found = msgspec.json.schema(schema)
+        found = msgspec_types.json_schema(schema, notes)
     except (TypeError, ValueError) as error:
         raise InvalidConstraint(f"schema: {name} has no JSON Schema: {_short(error)}", "schema") from error
-    for part in _parts(found):
-        if "properties" in part:
-            part.setdefault("additionalProperties", False)
-    decoder = msgspec.json.Decoder(schema)
-    return Typed(name, found, lambda text: decoder.decode(text.encode()))
+    return Typed(name, found, msgspec_types.decoder(schema), tuple(dict.fromkeys(notes)))
 
 
 def _pydantic_module() -> Any:

@@ -21,6 +21,7 @@ BOUNDS = {
     "le": "formatMaximum",
     "lt": "formatExclusiveMaximum",
 }
+NO_TIME = dt.timedelta(0)
 KINDS = (dt.datetime, dt.date, dt.time, dt.timedelta)
 
 
@@ -47,7 +48,7 @@ def durations(bounds: Mapping[str, dt.timedelta | None]) -> Schema:
     for key, one in bounds.items():
         if one is None:
             continue
-        if one >= dt.timedelta(0):
+        if one >= NO_TIME:
             fraction = f".{one.microseconds:06}" if one.microseconds else ""
             texts[key] = f"P{one.days}DT{one.seconds}{fraction}S"
         elif key in ("le", "lt"):
