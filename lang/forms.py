@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..runtime.errors import InvalidConstraint, InvalidValue
@@ -26,7 +26,7 @@ from .schemas import read_type
 @dataclass(frozen=True, slots=True)
 class Form:
     """``value`` reads a whole text and may raise ValueError or TypeError; ``partial`` reads a text that was cut and
-    raises nothing. ``stops`` end the text and are no part of it."""
+    raises nothing. ``stops`` end the text and are no part of it. ``notes``: what its type asks for beyond that."""
 
     kind: str  # the keyword
     name: str  # for messages: "an int", "a Person"
@@ -35,6 +35,7 @@ class Form:
     value: Callable[[str], Any]
     partial: Callable[[str], Any]
     stops: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def spec(self, backend: str) -> ConstraintSpec:
         if self.regex is not None:
@@ -101,7 +102,7 @@ def form_of(
         return _form("json_schema", "a value of its schema", data, json.loads, parse_partial, text)
     typed = read_type(schema)
     data = schema_data(typed.schema, options, documents, "schema")  # type: ignore[arg-type]  # as above
-    return _form("schema", f"a {typed.name}", data, typed.parse, parse_partial)
+    return replace(_form("schema", f"a {typed.name}", data, typed.parse, parse_partial), notes=typed.notes)
 
 
 def _form(

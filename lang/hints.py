@@ -1,4 +1,4 @@
-"""Type hints of the standard library as JSON Schema, and JSON values as instances of them.
+"""Type hints of the standard library as JSON Schema.
 
 ::
 
@@ -8,7 +8,8 @@
         tags: list[str] = field(...)                     "tags": {"type": "array", "items": {"type": "string"}}}}
 
 Bounds stand in ``Annotated``: any object with attributes named ge, gt, le, lt, multiple_of, min_length, max_length or
-pattern (``msgspec.Meta``, those of ``annotated_types``). A field with a default may be left out by the model.
+pattern (``msgspec.Meta``, those of ``annotated_types``); of dates, times and durations too. A field with a default may
+be left out by the model.
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ from __future__ import annotations
 import collections.abc as abc
 import dataclasses
 import datetime
+import ipaddress
+import pathlib
 import types as builtin
 import typing
 import uuid
+from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any, Literal, NewType, NotRequired, Required, Union, get_args, get_origin, is_typeddict
 
-from .pydantic_types import PYTHON_TIME
+from . import temporal
+from .pydantic_types import FORMATS
 
 Schema = dict[str, Any]
 
@@ -35,18 +40,23 @@ _PLAIN: dict[Any, Schema] = {
     type(None): {"type": "null"},
     Any: {},
     object: {},
-    datetime.datetime: {"type": "string", "format": "date-time", "pattern": PYTHON_TIME},
-    datetime.date: {"type": "string", "format": "date", "pattern": PYTHON_TIME},
-    datetime.time: {"type": "string", "format": "time", "pattern": PYTHON_TIME},
+    datetime.datetime: temporal.moments("date-time", {}),
+    datetime.date: temporal.dates({}),
+    datetime.time: temporal.moments("time", {}),
+    datetime.timedelta: temporal.durations({}),
+    Decimal: {"type": "number"},
     uuid.UUID: {"type": "string", "format": "uuid"},
+    pathlib.Path: {"type": "string"},
+    pathlib.PurePath: {"type": "string"},
+    pathlib.PurePosixPath: {"type": "string"},
+    ipaddress.IPv4Address: {"type": "string", "format": "ipv4"},
+    ipaddress.IPv6Address: {"type": "string", "format": "ipv6"},
+    ipaddress.IPv4Network: FORMATS["ipv4network"],
+    ipaddress.IPv6Network: FORMATS["ipv6network"],
+    ipaddress.IPv4Interface: FORMATS["ipv4interface"],
+    ipaddress.IPv6Interface: FORMATS["ipv6interface"],
 }
-_FROM_TEXT: dict[Any, typing.Callable[[str], Any]] = {
-    datetime.datetime: datetime.datetime.fromisoformat,
-    datetime.date: datetime.date.fromisoformat,
-    datetime.time: datetime.time.fromisoformat,
-    uuid.UUID: uuid.UUID,
-}
-_LISTS: dict[Any, typing.Callable[[list[Any]], Any]] = {
+LISTS: dict[Any, typing.Callable[[list[Any]], Any]] = {
     list: list,
     abc.Sequence: list,
     abc.MutableSequence: list,
@@ -58,7 +68,7 @@ _LISTS: dict[Any, typing.Callable[[list[Any]], Any]] = {
     frozenset: frozenset,
 }
 _SETS = (set, abc.Set, abc.MutableSet, frozenset)
-_DICTS = (dict, abc.Mapping, abc.MutableMapping)
+DICTS = (dict, abc.Mapping, abc.MutableMapping)
 _BOUNDS = {
     "ge": "minimum",
     "gt": "exclusiveMinimum",
@@ -72,10 +82,12 @@ class Unknown(TypeError):
     """A type that is not of the standard library, or that JSON cannot hold."""
 
 
-def derive(hint: Any) -> Schema:
-    """The JSON Schema of ``hint``. Raises Unknown, naming the type."""
+def derive(hint: Any, notes: list[str] | None = None) -> Schema:
+    """The JSON Schema of ``hint``. Raises Unknown, naming the type. ``notes`` gets what it asks for beyond that."""
     reader = _Reader()
     schema = reader.schema(hint)
+    if notes is not None:
+        notes += dict.fromkeys(reader.notes)
     return {**schema, "$defs": reader.defs} if reader.defs else schema
 
 
@@ -99,20 +111,20 @@ def foreign(hint: Any) -> Literal["pydantic", "msgspec"] | None:
             continue
         todo += get_args(one) if get_origin(one) is not Literal else ()
         todo += getattr(one, "__metadata__", ())
-        if _is_record(one):
-            todo += _hints(one).values()
+        if is_record(one):
+            todo += hints_of(one).values()
     return found
 
 
-def _is_record(hint: Any) -> bool:
-    return isinstance(hint, type) and (is_typeddict(hint) or dataclasses.is_dataclass(hint) or _is_named_tuple(hint))
+def is_record(hint: Any) -> bool:
+    return isinstance(hint, type) and (is_typeddict(hint) or dataclasses.is_dataclass(hint) or is_named_tuple(hint))
 
 
-def _is_named_tuple(hint: Any) -> bool:
+def is_named_tuple(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_field_defaults")
 
 
-def _hints(record: type) -> dict[str, Any]:
+def hints_of(record: type) -> dict[str, Any]:
     try:
         return typing.get_type_hints(record, include_extras=True)
     except NameError as error:
@@ -125,7 +137,7 @@ def _name(hint: Any) -> str:
     return getattr(hint, "__name__", None) or repr(hint)
 
 
-def _unwrapped(hint: Any) -> Any:
+def unwrapped(hint: Any) -> Any:
     """Without NewType and aliases, which are only other names."""
     while True:
         if isinstance(hint, NewType):
@@ -141,14 +153,18 @@ def _unwrapped(hint: Any) -> Any:
 class _Reader:
     def __init__(self) -> None:
         self.defs: dict[str, Schema] = {}
+        self.notes: list[str] = []
         self._named: dict[Any, str] = {}
 
     def schema(self, hint: Any) -> Schema:
-        hint = _unwrapped(hint)
+        hint = unwrapped(hint)
         origin, args = get_origin(hint), get_args(hint)
         if _hashable(hint) and hint in _PLAIN:
             return dict(_PLAIN[hint])
         if origin is Annotated:
+            self.notes += [
+                f"a predicate of {_name(args[0])}" for note in args[1:] if callable(getattr(note, "func", None))
+            ]
             return _noted(self.schema(args[0]), args[1:])
         if origin is Literal:
             return {"enum": [_constant(value) for value in args]}
@@ -157,14 +173,14 @@ class _Reader:
         kind = origin or hint
         if kind is tuple:
             return self._tuple(args)
-        if kind in _LISTS:
+        if kind in LISTS:
             unique = {"uniqueItems": True} if kind in _SETS else {}
             return {"type": "array", **({"items": self.schema(args[0])} if args else {}), **unique}
-        if kind in _DICTS:
+        if kind in DICTS:
             return self._dict(args)
         if isinstance(hint, type) and issubclass(hint, Enum):
             return {"enum": [_constant(member.value) for member in hint]}
-        if _is_record(hint):
+        if is_record(hint):
             return self._record(hint)
         raise Unknown(f"{_name(hint)} has no JSON Schema; see the types that schema= takes in docs/language.md")
 
@@ -179,7 +195,7 @@ class _Reader:
     def _dict(self, args: tuple[Any, ...]) -> Schema:
         if not args:
             return {"type": "object"}
-        key = _unwrapped(args[0])
+        key = unwrapped(args[0])
         names = {} if key in (str, Any) else {"propertyNames": self.schema(key)}
         if names and names["propertyNames"].get("type", "string") != "string":
             raise Unknown(f"a dict with keys of type {_name(key)} is no JSON object: keys are strings")
@@ -193,15 +209,17 @@ class _Reader:
                 known += "_"
             self._named[record] = known
             self.defs[known] = {}  # it may hold itself
+            if dataclasses.is_dataclass(record) and hasattr(record, "__post_init__"):
+                self.notes.append(f"{record.__name__}: what {record.__name__}.__post_init__ asks for")
             self.defs[known].update(self._fields(record))
         return {"$ref": f"#/$defs/{known.replace('~', '~0').replace('/', '~1')}"}
 
     def _fields(self, record: type) -> Schema:
-        hints = _hints(record)
-        if _is_named_tuple(record):
+        hints = hints_of(record)
+        if is_named_tuple(record):
             return self._tuple(tuple(hints.values()))
         if is_typeddict(record):
-            needed = _required(record, hints)
+            needed = required_keys(record, hints)
         else:
             fields = {field.name: field for field in dataclasses.fields(record) if field.init}
             hints = {name: hints[name] for name in fields}
@@ -210,7 +228,7 @@ class _Reader:
         return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
 
 
-def _required(record: type, hints: dict[str, Any]) -> list[str]:
+def required_keys(record: type, hints: dict[str, Any]) -> list[str]:
     """Keys that a TypedDict must have. (Its own ``__required_keys__`` misses marks in annotations kept as strings.)"""
     marks = {name: get_origin(hint) for name, hint in hints.items()}
     total: frozenset[str] = record.__required_keys__  # type: ignore[attr-defined]  # a TypedDict has it
@@ -246,111 +264,48 @@ def _noted(schema: Schema, notes: tuple[Any, ...]) -> Schema:
             continue
         for name, keyword in (*_BOUNDS.items(), ("min_length", lengths[0]), ("max_length", lengths[1])):
             bound = getattr(note, name, None)
+            if isinstance(bound, Decimal):
+                bound = float(bound)
             if isinstance(bound, int | float) and not (name == "min_length" and bound == 0):
                 added[keyword] = bound
         pattern = getattr(note, "pattern", None)
         if isinstance(pattern, str):
             added["pattern"] = pattern
+    schema = _within(schema, notes)
     if "$ref" in schema and added:
         return {"allOf": [schema], **added}
     return {**schema, **added}
 
 
-# ---------------------------------------------------------------- values
-
-
-def convert(value: Any, hint: Any) -> Any:
-    """A parsed JSON value as ``hint`` says. Raises ValueError if it is none."""
-    hint = _unwrapped(hint)
-    origin, args = get_origin(hint), get_args(hint)
-    if hint in (Any, object):
-        return value
-    if origin is Annotated:
-        return convert(value, args[0])
-    if origin is Literal:
-        return _one_of(value, args)
-    if origin is Union or origin is builtin.UnionType:
-        return _first(value, args)
-    kind = origin or hint
-    if kind is tuple:
-        return _to_tuple(value, args)
-    if kind in _LISTS:
-        items = _checked(value, list)
-        return _LISTS[kind]([convert(item, args[0]) for item in items] if args else items)
-    if kind in _DICTS:
-        entries = _checked(value, dict)
-        return {convert(key, args[0]): convert(item, args[1]) for key, item in entries.items()} if args else entries
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return _member(value, hint)
-    if _is_record(hint):
-        return _to_record(value, hint)
-    if hint in _FROM_TEXT:
-        return _FROM_TEXT[hint](_checked(value, str))
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if hint is int and isinstance(value, float) and value.is_integer():
-        return int(value)  # 1.0 is an integer in JSON Schema
-    return _checked(value, type(None) if hint is None else hint)
-
-
-def _checked(value: Any, kind: type) -> Any:
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ValueError(f"{value!r} is not of type {kind.__name__}")
-    return value
-
-
-def _one_of(value: Any, args: tuple[Any, ...]) -> Any:
-    for arg in args:
-        plain = arg.value if isinstance(arg, Enum) else arg
-        if plain == value and isinstance(plain, bool) == isinstance(value, bool):
-            return arg
-    raise ValueError(f"{value!r} is none of {', '.join(map(repr, args))}")
-
-
-def _member(value: Any, kind: type[Enum]) -> Any:
-    for member in kind:
-        if member.value == value and isinstance(member.value, bool) == isinstance(value, bool):
-            return member
-    raise ValueError(f"{value!r} is no {kind.__name__}")
-
-
-def _first(value: Any, options: tuple[Any, ...]) -> Any:
-    problems = []
-    exact = [option for option in options if _unwrapped(option) is type(value)]  # True is no int, 1 no float
-    for option in (*exact, *options):
-        try:
-            return convert(value, option)
-        except (ValueError, TypeError) as error:
-            problems.append(str(error))
-    raise ValueError("; ".join(dict.fromkeys(problems)))
-
-
-def _to_tuple(value: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    items = _checked(value, list)
-    if not args:
-        return tuple(items)
-    if len(args) == 2 and args[1] is Ellipsis:
-        return tuple(convert(item, args[0]) for item in items)
-    if len(items) != len(args):
-        raise ValueError(f"{len(items)} items where {len(args)} belong")
-    return tuple(convert(item, arg) for item, arg in zip(items, args, strict=True))
-
-
-def _to_record(value: Any, record: type) -> Any:
-    hints = _hints(record)
-    if _is_named_tuple(record):
-        return record(*_to_tuple(value, tuple(hints.values())))
-    entries = _checked(value, dict)
-    unknown = [name for name in entries if name not in hints]
-    if unknown:
-        raise ValueError(f"{record.__name__} has no field {unknown[0]!r}")
-    found = {name: convert(item, hints[name]) for name, item in entries.items()}
-    if is_typeddict(record):
-        missing = [name for name in _required(record, hints) if name not in found]
-        if missing:
-            raise ValueError(f"{record.__name__} lacks {missing[0]!r}")
-        return found
-    try:
-        return record(**found)
-    except TypeError as error:
-        raise ValueError(str(error)) from error
+def _within(schema: Schema, notes: tuple[Any, ...]) -> Schema:
+    """Bounds of dates, times and durations, in ``schema`` or in the alternatives that it has."""
+    if "anyOf" in schema:
+        return {**schema, "anyOf": [_within(part, notes) for part in schema["anyOf"]]}
+    kinds: dict[Any, Any] = {
+        "date": datetime.date,
+        "date-time": datetime.datetime,
+        "time": datetime.time,
+        "duration": datetime.timedelta,
+    }
+    kind = kinds.get(schema.get("format"))
+    if kind is None:
+        return schema
+    bounds: dict[str, Any] = {}
+    zone: temporal.Zone = None
+    for note in notes:
+        given = {name: getattr(note, name, None) for name in temporal.BOUNDS}
+        for name, bound in given.items():
+            if isinstance(bound, temporal.KINDS) and type(bound) is not kind:
+                raise Unknown(f"{name}={bound!r} is no {kind.__name__}")
+        bounds = temporal.tighter(bounds, {name: bound for name, bound in given.items() if bound is not None})
+        if type(note).__name__ == "Timezone":  # annotated_types'
+            zone = "naive" if note.tz is None else "aware"
+        elif isinstance(getattr(note, "tz", None), bool):  # msgspec's
+            zone = "aware" if note.tz else "naive"
+    if not bounds and zone is None:
+        return schema
+    if kind is datetime.date:
+        return temporal.dates(bounds)
+    if kind is datetime.timedelta:
+        return temporal.durations(bounds)
+    return temporal.moments(schema["format"], bounds, zone)

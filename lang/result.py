@@ -15,7 +15,8 @@ class Result:
 
     ``tokens`` are ids. ``finish_reason`` is "stop", "length" or "abort"; ``matched`` the stop string, what a stop regex
     matched, or the token id that ended it. ``partial``: a constrained gen was cut before its constraint accepted, and
-    ``value`` is what its text is worth so far (None: nothing). ``notes``: what ``strict=False`` relaxed in its schema.
+    ``value`` is what its text is worth so far (None: nothing). ``notes``: what ``strict=False`` relaxed in its
+    schema, and what its type asks for beyond it (validators).
     ``scores``: of a select, by choice; ``choice_logprobs`` the tokens that each choice was scored by, and ``logprobs``
     those of the winner. ``prompt_logprobs``: of the tokens before the gen, from ``logprob_start_len`` on. ``next_top``:
     with ``max_tokens=0`` and ``top_logprobs``, what would come next, best first. A variable that the program set itself

@@ -12,32 +12,34 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import msgspec
-
 from ..runtime.errors import InvalidConstraint
-from . import hints, pydantic_types
+from . import conversion, hints, msgspec_types, pydantic_notes, pydantic_types
+from .temporal import hour
 
 Schema = dict[str, Any]
 
 
 class Typed(NamedTuple):
-    """``parse`` raises ValueError (Pydantic's ValidationError is one) for a text that is no such value."""
+    """``parse`` raises ValueError (Pydantic's ValidationError is one) for a text that is no such value. ``notes``: what
+    the type asks for beyond its schema."""
 
     name: str
     schema: Schema
     parse: Callable[[str], Any]
+    notes: tuple[str, ...] = ()
 
 
 def read_type(schema: Any) -> Typed:
-    """Raises InvalidConstraint for what no schema says. What is hashable is read once."""
+    """Raises InvalidConstraint for what no schema says. What is hashable is read once an hour: it may speak of the past
+    or the future."""
     try:
-        return _read_once(schema)
+        return _read_once(schema, hour())
     except TypeError:  # not hashable
         return _read(schema)
 
 
 @lru_cache(maxsize=256)
-def _read_once(schema: Any) -> Typed:
+def _read_once(schema: Any, hour: int) -> Typed:
     return _read(schema)
 
 
@@ -50,8 +52,9 @@ def _read(schema: Any) -> Typed:
     try:
         owner = hints.foreign(schema)
         if owner is None:
-            derived = hints.derive(schema)
-            return Typed(name, derived, lambda text: hints.convert(json.loads(text), schema))
+            notes: list[str] = []
+            derived = hints.derive(schema, notes)
+            return Typed(name, derived, lambda text: conversion.convert(json.loads(text), schema), tuple(notes))
     except hints.Unknown as error:
         if _pydantic_module() is None:
             raise InvalidConstraint(f"schema: {error}", "schema") from None
@@ -73,23 +76,22 @@ def _pydantic(name: str, adapter: Any) -> Typed:
         schema = pydantic_types.json_schema(adapter)
     except Exception as error:  # as above
         raise InvalidConstraint(f"schema: {name} has no JSON Schema: {_short(error)}", "schema") from error
-    for part in _parts(schema):
+    notes = pydantic_notes.notes(adapter.core_schema)
+    for part in reversed(list(_parts(schema))):
         if "properties" in part:
             part.setdefault("additionalProperties", False)
-        pydantic_types.exact(part)
-    return Typed(name, schema, adapter.validate_json)
+        if not pydantic_types.exact(part, schema.get("$defs", {})):
+            notes += ("what the JSON in a string holds",)
+    return Typed(name, schema, adapter.validate_json, tuple(dict.fromkeys(notes)))
 
 
 def _msgspec(name: str, schema: Any) -> Typed:
+    notes: list[str] = []
     try:
-        found = msgspec.json.schema(schema)
+        found = msgspec_types.json_schema(schema, notes)
     except (TypeError, ValueError) as error:
         raise InvalidConstraint(f"schema: {name} has no JSON Schema: {_short(error)}", "schema") from error
-    for part in _parts(found):
-        if "properties" in part:
-            part.setdefault("additionalProperties", False)
-    decoder = msgspec.json.Decoder(schema)
-    return Typed(name, found, lambda text: decoder.decode(text.encode()))
+    return Typed(name, found, msgspec_types.decoder(schema), tuple(dict.fromkeys(notes)))
 
 
 def _pydantic_module() -> Any:
@@ -118,7 +120,7 @@ def _parts(schema: Any) -> Iterator[Schema]:
             todo += part.get(name, {}).values()
         for name in ("anyOf", "oneOf", "allOf", "prefixItems"):
             todo += part.get(name, ())
-        todo += [part.get("items"), part.get("additionalProperties"), part.get("propertyNames")]
+        todo += [part.get(name) for name in ("items", "additionalProperties", "propertyNames", "contentSchema")]
 
 
 def _short(error: Exception) -> str:

@@ -124,7 +124,7 @@ class OpVariable(Variable):
             seed=done.seed,
             error=error,
             partial=done.partial,
-            notes=done.notes,
+            notes=done.notes if self._form is None else (*done.notes, *self._form.notes),
             scores=done.scores,
             choice_logprobs=None if scored is None else dict(zip(self._choices, scored, strict=True)),
             prompt_logprobs=None if prompt is None else tuple(prompt),

@@ -471,7 +471,8 @@ def _sample_schema(schema: Any, root: Any) -> Any:
     if "properties" in schema:
         return {name: _sample_schema(part, root) for name, part in schema["properties"].items()}
     samples = {"array": [], "object": {}, "string": "word", "integer": 7, "number": 0.5, "boolean": True, "null": None}
-    return samples[schema["type"]]
+    least = {"integer": "minimum", "string": "formatMinimum"}.get(schema["type"])
+    return schema.get(least, samples[schema["type"]])
 
 
 def sample_regex(pattern: str) -> str:

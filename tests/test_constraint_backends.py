@@ -243,6 +243,11 @@ def test_matchers_go_back_and_part(backend: str) -> None:
         ("outlines", {"grammar": 'root ::= "a"'}, "it has no grammars"),
         ("llguidance", {"json_schema": {}, "documents": {"http://x": {}}}, "documents are not supported"),
         ("llguidance", {"seq": [{"literal": "a"}]}, "'seq' is not supported there; the default"),
+        (
+            "llguidance",
+            {"json_schema": {"items": {"format": "date", "formatMinimum": "2024-01-01"}}},
+            "bounds of a format",
+        ),
         ("xgrammar", {"regex": "(?=a)b"}, "Lookahead is not supported"),
     ],
 )

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import ipaddress
 import json
+import pathlib
 import re
 import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import Enum, IntEnum
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
 from uuid import UUID
 
@@ -70,6 +75,34 @@ class User(pydantic.BaseModel):
     name: str = pydantic.Field(min_length=1, pattern="^[a-z]+$")
     age: int = pydantic.Field(ge=0)
     friend: User | None = None
+
+
+@dataclass
+class Between:
+    """As annotated_types has it."""
+
+    ge: Any = None
+    lt: Any = None
+
+
+@dataclass
+class Halved:
+    n: Annotated[int, SimpleNamespace(func=lambda n: n % 2 == 0)]
+
+    def __post_init__(self) -> None:
+        if self.n % 2:
+            raise ValueError("odd")
+
+
+class Even(pydantic.BaseModel):
+    number: int
+
+    @pydantic.field_validator("number")
+    @classmethod
+    def even(cls, value: int) -> int:
+        if value % 2:
+            raise ValueError("odd")
+        return value
 
 
 class Strange:
@@ -279,6 +312,10 @@ def test_json_schema_gives_the_parsed_json() -> None:
         (Address | Person, '{"name": "B", "age": 2}', Person("B", 2)),
         (Annotated[str, msgspec.Meta(max_length=3)], '"abc"', "abc"),
         (UUID, '"12345678-1234-5678-1234-567812345678"', UUID("12345678-1234-5678-1234-567812345678")),
+        (datetime.timedelta, '"P1DT2H"', datetime.timedelta(days=1, hours=2)),
+        (Decimal, "1.10", Decimal("1.1")),
+        (list[pathlib.PurePosixPath | None], '["/a"]', [pathlib.PurePosixPath("/a")]),
+        (ipaddress.IPv4Network, '"10.0.0.0/8"', ipaddress.IPv4Network("10.0.0.0/8")),
         (User, '{"name": "ada", "age": 3}', User(name="ada", age=3)),
         (list[User], '[{"name": "ada", "age": 3, "friend": null}]', [User(name="ada", age=3)]),
         (pydantic.TypeAdapter(list[int]), "[1]", [1]),
@@ -322,6 +359,38 @@ def test_a_type_without_a_schema_is_refused_by_name() -> None:
         plait.gen("x", schema=Local)
 
 
+def test_bounds_of_dates_times_and_durations() -> None:
+    day, hour = datetime.date(2020, 1, 1), datetime.timedelta(hours=1)
+    assert derive(Annotated[datetime.date | None, Between(ge=day, lt=day + 24 * hour)])["anyOf"][0] == {
+        "type": "string",
+        "format": "date",
+        "formatMinimum": "2020-01-01",
+        "formatExclusiveMaximum": "2020-01-02",
+    }
+    assert derive(Annotated[datetime.timedelta, Between(ge=hour)])["formatMinimum"] == "P0DT3600S"
+    assert derive(Annotated[datetime.time, Between(lt=datetime.time(9))]) == {
+        "type": "string",
+        "format": "time-local",
+        "formatExclusiveMaximum": "09:00:00",
+    }
+    moment = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone(hour))
+    assert derive(Annotated[datetime.datetime, Between(ge=moment)])["formatMinimum"] == "2020-01-01T00:00:00+01:00"
+    assert derive(Annotated[datetime.datetime, msgspec.Meta(tz=False)])["format"] == "date-time-local"
+    assert derive(Annotated[Decimal, Between(ge=Decimal("0.5"))]) == {"type": "number", "minimum": 0.5}
+    with pytest.raises(Unknown, match="is no date"):
+        derive(Annotated[datetime.date, Between(ge=moment)])
+    with pytest.raises(ValueError, match="no duration"):
+        read_type(datetime.timedelta).parse('"P"')
+
+
+def test_what_a_type_asks_for_beyond_its_schema_is_noted() -> None:
+    result = one('{"n": 4}', schema=Halved)
+    assert result.value == Halved(4)
+    assert result.notes == ("Halved: what Halved.__post_init__ asks for", "a predicate of int")
+    assert one('{"number": 4}', schema=Even).notes == ("Even.number: the validator Even.even",)
+    assert one("3", schema=int).notes == ()
+
+
 def test_without_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic", None)
     monkeypatch.setattr(schemas, "_read_once", schemas._read)  # nothing of it is remembered
@@ -333,16 +402,6 @@ def test_without_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_value_that_the_type_refuses_is_an_error_when_read() -> None:
-    class Even(pydantic.BaseModel):
-        number: int
-
-        @pydantic.field_validator("number")
-        @classmethod
-        def even(cls, value: int) -> int:
-            if value % 2:
-                raise ValueError("odd")
-            return value
-
     result = one('{"number": 3}', schema=Even)
     assert isinstance(result.error, GenerationError) and "odd" in str(result.error)
     assert isinstance(result.error.__cause__, pydantic.ValidationError)

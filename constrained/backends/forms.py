@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from ..interface import ConstraintError
+from ..regular.ranges import KEYWORDS, ORDERED
 
 _DTYPES = {
     "int": r"-?(0|[1-9][0-9]{0,18})",
@@ -91,9 +92,20 @@ def _schema(spec: Mapping[str, Any]) -> Schema:
     if options:
         raise ConstraintError(f"the option {next(iter(options))} is not supported there")
     schema = spec["json_schema"]
+    if _has_format_bounds(schema):
+        raise ConstraintError("bounds of a format (formatMinimum, ...) are not supported there")
     if draft is not None and isinstance(schema, Mapping) and "$schema" not in schema:
         schema = {"$schema": draft, **schema}
     return Schema(json.dumps(schema, ensure_ascii=False, default=_number), whitespace, bool(strict))
+
+
+def _has_format_bounds(schema: Any) -> bool:
+    if isinstance(schema, list):
+        return any(map(_has_format_bounds, schema))
+    if not isinstance(schema, Mapping):
+        return False
+    bounded = schema.get("format") in ORDERED if isinstance(schema.get("format"), str) else False
+    return (bounded and any(name in schema for name in KEYWORDS)) or any(map(_has_format_bounds, schema.values()))
 
 
 def _number(value: Any) -> float:

@@ -8,7 +8,10 @@ name                    follows                                         left out
 ======================  ==============================================  ==========================================
 date, date-time, time   RFC 3339, leap years, leap seconds at 23:59     year 0000, fractions over 20 digits, leap
                         UTC only                                        seconds at offsets that are not quarters
-duration                RFC 3339 appendix A
+date-time-local,        RFC 3339 without the offset (OpenAPI's names)   the same, and all leap seconds
+time-local
+duration                RFC 3339 appendix A                             numbers of more than 8 digits (weeks, days,
+                                                                        seconds) or 6: no timedelta holds all
 email, idn-email        RFC 5321, 6531; local part up to 64 octets      comments, obsolete forms
 hostname                RFC 1123, labels up to 63, 253 in all           labels with ``--`` in third place (``xn--``)
 idn-hostname            RFC 5890 to 5893; see :mod:`.idn`               see there
@@ -22,7 +25,8 @@ relative-json-pointer   its draft 01
 regex                   ECMA-262, mode u; see :mod:`.expressions`       see there
 ======================  ==============================================  ==========================================
 
-Any other name (int32, float, password, ...) is no assertion: :func:`known` does not hold it.
+Any other name (int32, float, password, ...) is no assertion: :func:`known` does not hold it. Dates, times and durations
+may have bounds (``formatMinimum``, ...): see :mod:`.ranges`.
 """
 
 from __future__ import annotations
@@ -32,13 +36,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from . import expressions, idn
+from . import expressions, idn, ranges
 from .language import Edges, Language
+from .ranges import Bounds
 
 if TYPE_CHECKING:
     from .languages import Languages
 
 Build = Callable[["Languages"], Language]
+UNBOUNDED = Bounds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +60,26 @@ def known() -> frozenset[str]:
     return frozenset(_FORMATS)
 
 
-def language(languages: Languages, name: str) -> Language:
-    """Strings that are valid for the format ``name`` (a known one): never one that is not."""
-    return languages.intern(("format", name), lambda: _FORMATS[name].build(languages))
+def language(languages: Languages, name: str, bounds: Bounds = UNBOUNDED) -> Language:
+    """Strings that are valid for the format ``name`` (a known one) and within ``bounds``: never one that is not."""
+    if bounds == UNBOUNDED:
+        return languages.intern(("format", name), lambda: _FORMATS[name].build(languages))
+    return languages.intern(
+        ("format", name, bounds), lambda: ranges.within(languages, name, bounds, language(languages, "date"))
+    )
 
 
-def outside(languages: Languages, name: str) -> Language:
-    """Strings that are not valid for the format ``name`` (a known one): never one that is."""
+def outside(languages: Languages, name: str, bounds: Bounds = UNBOUNDED) -> Language:
+    """Strings that are not valid for the format ``name`` (a known one), or outside ``bounds``: never one that is
+    valid and within."""
     wide = _FORMATS[name].wide
     held = (
         language(languages, name)
         if wide is None
         else languages.intern(("format", name, "wide"), lambda: wide(languages))
     )
-    return languages.complement(held)
+    invalid = languages.complement(held)
+    return languages.union(invalid, *(language(languages, name, way) for way in ranges.beyond(bounds)))
 
 
 # ---------------------------------------------------------------- dates and times
@@ -128,7 +140,7 @@ class Heads(Language):
 
 
 def _time(languages: Languages) -> Language:
-    usual = languages.regex(f"{_HOUR}:[0-5][0-9]:[0-5][0-9]{_FRACTION}{_OFFSET}", ours=True)
+    usual = languages.regex(f"{_LOCAL_TIME}{_OFFSET}", ours=True)
     return languages.union(usual, _leap_second(languages))
 
 
@@ -137,12 +149,17 @@ def _date_time(languages: Languages) -> Language:
 
 
 #: with every leap second, and any number of digits
-_WIDE_TIME = f"{_HOUR}:[0-5][0-9]:(?:[0-5][0-9]|60)(?:[.][0-9]+)?{_OFFSET}"
+_WIDE_LOCAL_TIME = f"{_HOUR}:[0-5][0-9]:(?:[0-5][0-9]|60)(?:[.][0-9]+)?"
+_WIDE_TIME = f"{_WIDE_LOCAL_TIME}{_OFFSET}"
+_LOCAL_TIME = f"{_HOUR}:[0-5][0-9]:[0-5][0-9]{_FRACTION}"
 _WIDE_DATE = f"(?:[0-9]{{4}}-(?:{_DAYS}|02-29))"
 
-_DURATION = "P(?:[0-9]+W|(?:[0-9]+D|[0-9]+M(?:[0-9]+D)?|[0-9]+Y(?:[0-9]+M(?:[0-9]+D)?)?)(?:T{time})?|T{time})".replace(
-    "{time}", "(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)"
+_WIDE_DURATION = "P(?:nW|(?:nD|kM(?:nD)?|kY(?:kM(?:nD)?)?)(?:T{time})?|T{time})".replace(
+    "{time}", "(?:kH(?:kM(?:nS)?)?|kM(?:nS)?|nS)"
 )
+_DURATION = _WIDE_DURATION.replace("n", f"[0-9]{{1,{ranges.DURATION_DIGITS}}}")
+_DURATION = _DURATION.replace("k", f"[0-9]{{1,{ranges.FEW_DURATION_DIGITS}}}")
+_WIDE_DURATION = _WIDE_DURATION.replace("n", "[0-9]+").replace("k", "[0-9]+")
 
 # ---------------------------------------------------------------- addresses
 
@@ -291,7 +308,9 @@ _FORMATS: dict[str, _Format] = {
     "date": _Format(_regex(_DATE), _regex(_WIDE_DATE)),
     "time": _Format(_time, _regex(_WIDE_TIME)),
     "date-time": _Format(_date_time, _regex(f"{_WIDE_DATE}[Tt ]{_WIDE_TIME}")),
-    "duration": _Format(_regex(_DURATION)),
+    "date-time-local": _Format(_regex(f"{_DATE}T{_LOCAL_TIME}"), _regex(f"{_WIDE_DATE}[Tt ]{_WIDE_LOCAL_TIME}")),
+    "time-local": _Format(_regex(_LOCAL_TIME), _regex(_WIDE_LOCAL_TIME)),
+    "duration": _Format(_regex(_DURATION), _regex(_WIDE_DURATION)),
     "email": _Format(_email, _regex(r"(?s:.*@.*)")),
     "idn-email": _Format(_idn_email, _regex(r"(?s:.*@.*)")),
     "hostname": _Format(_hostname, _wide_hostname),

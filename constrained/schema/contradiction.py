@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from .formats import crossed
 from .in_place import conjuncts
 from .node import Node
 
@@ -59,6 +60,8 @@ def _said(node: Node, root: Node) -> tuple[str, str, str]:
         least, most = getattr(node, low), getattr(node, high)
         if least is not None and most is not None and least > most:
             return names[0], node.pointer, f"{message}: {names[0]} is above {names[1]}"
+    if node.format is not None and node.format_bounds is not None and crossed(node.format, node.format_bounds):
+        return "format", node.pointer, f"{message}: its bounds leave no {node.format}"
     for name in node.required if _is(node, "object") else ():
         if name in node.properties and node.properties[name].always is False:
             return "required", node.pointer, f"{message}: {name!r} is required, and its schema is false"

@@ -1,8 +1,9 @@
 """What each keyword says: its value is checked, and put into the one form of :class:`.node.Node`.
 
-A keyword that its draft does not know is an annotation, with four exceptions that people write in newer drafts and
-that can mean only one thing: ``dependencies``, ``items`` as a list with ``additionalItems``, ``exclusiveMinimum`` and
-``exclusiveMaximum`` as booleans, and ``$recursiveRef``. They are asserted in every draft.
+A keyword that its draft does not know is an annotation, except for what people write and what can mean only one thing:
+ajv's ``formatMinimum`` and its kin, and, of other drafts, ``dependencies``, ``items`` as a list with
+``additionalItems``, ``exclusiveMinimum`` and ``exclusiveMaximum`` as booleans, and ``$recursiveRef``. They are
+asserted in every draft.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .dispatch import Handler, by_name, count, flag, keyword, many, mapping, names, number, one, text, wrong
 from .drafts import D3, D4, D6, D7, D2019, D2020
-from .formats import asserted
+from .formats import asserted, ordered, with_bound
 from .node import TYPES, Node
 from .text import escaped, shown
 from .values import json_key
@@ -195,6 +196,30 @@ def _format(node: Node, value: Any, at: Resource) -> None:
     name = text(node, "format", value)
     if asserts_formats(at) and asserted(name):
         node.format = name
+
+
+def _format_bound(name: str, field: str, exclusive: str | None = None) -> Handler:
+    """ajv's. A bound of a format that has no order says nothing. ``exclusive``: the keyword that, if it is true, makes
+    this bound exclusive."""
+
+    def handler(node: Node, value: Any, at: Resource) -> None:
+        raw = node.source[0]
+        if not asserts_formats(at) or not ordered(raw.get("format")):
+            return
+        if exclusive is None and isinstance(value, bool):
+            return
+        end = f"exclusive_{field}" if exclusive is None or raw.get(exclusive) is True else field
+        try:
+            node.format_bounds = with_bound(node.format_bounds, end, raw["format"], text(node, name, value))
+        except ValueError as error:
+            raise wrong(node, name, str(error)) from None
+
+    return handler
+
+
+for _name in ("Minimum", "Maximum"):
+    keyword(f"format{_name}", "format", D4)(_format_bound(f"format{_name}", _name.lower(), f"formatExclusive{_name}"))
+    keyword(f"formatExclusive{_name}", "format", D4)(_format_bound(f"formatExclusive{_name}", _name.lower()))
 
 
 def asserts_formats(at: Resource) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .dispatch import KEYWORDS, handlers
 from .drafts import D3, D7, DRAFT_NAMES
 from .errors import Problem
-from .formats import asserted
+from .formats import asserted, ordered
 from .node import Node
 from .text import shown
 
@@ -29,10 +29,12 @@ _SILENT = frozenset(
 
 _DRAFT_3 = {"divisibleBy": "write multipleOf", "disallow": "write not", "extends": "write allOf"}
 
+_FORMAT_BOUNDS = ("formatMinimum", "formatMaximum", "formatExclusiveMinimum", "formatExclusiveMaximum")
+
 #: keyword -> the type that it speaks of
 _SPEAKS_OF = {
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), "number"),
-    **dict.fromkeys(("minLength", "maxLength", "pattern"), "string"),
+    **dict.fromkeys(("minLength", "maxLength", "pattern", *_FORMAT_BOUNDS), "string"),
     **dict.fromkeys(
         ("prefixItems", "items", "contains", "minItems", "maxItems", "uniqueItems", "unevaluatedItems"), "array"
     ),
@@ -88,6 +90,10 @@ def _idle(node: Node, raw: dict[str, Any], keyword: str) -> Iterator[Problem]:
     needed = _NEEDS.get(keyword)
     if needed is not None and needed not in raw:
         yield Problem(keyword, node.pointer, f"says nothing without {needed}")
+    if keyword in _FORMAT_BOUNDS and not ordered(raw.get("format")):
+        yield Problem(
+            keyword, node.pointer, "says nothing without a format that has an order (date, time, duration, ...)"
+        )
     of = _SPEAKS_OF.get(keyword)
     if of is not None and node.types is not None and of not in node.types:
         yield Problem(keyword, node.pointer, f"speaks of {of}s, which type does not allow")

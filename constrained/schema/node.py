@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..regular.ranges import Bounds
     from .references import Resource
 
 TYPES = ("null", "boolean", "number", "string", "array", "object")
@@ -43,11 +44,13 @@ class Node:
     maximum: Fraction | None = None
     exclusive_maximum: Fraction | None = None
     multiple_of: Fraction | None = None
-    # strings: lengths in code points; pattern is ECMA-262, searched for; format only where it is to be asserted
+    # strings: lengths in code points; pattern is ECMA-262, searched for; format and its bounds only
+    # where they are to be asserted
     min_length: int = 0
     max_length: int | None = None
     pattern: str | None = None
     format: str | None = None
+    format_bounds: Bounds | None = None
     # arrays
     prefix_items: tuple[Node, ...] = ()
     items: Node | None = None

@@ -122,11 +122,11 @@ class StringAlgebra(LanguageAlgebra):
             exact.append(kept_pattern(languages, node.pattern, "pattern", node.pointer))
         if literal.positive:
             if node.format is not None:
-                exact.append(formats.language(languages, node.format))
+                exact.append(formats.language(languages, node.format, node.format_bounds or formats.UNBOUNDED))
             return self.meet(exact) if exact else None
         parts = [languages.complement(one) for one in exact]
         if node.format is not None:
-            parts.append(formats.outside(languages, node.format))
+            parts.append(formats.outside(languages, node.format, node.format_bounds or formats.UNBOUNDED))
         return self.join(parts) if parts else None
 
 
