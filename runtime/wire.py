@@ -316,6 +316,7 @@ class Ready(Message, frozen=True):
     mode: str
     device: str
     kernels: str  # "cpu" | "reference" | "triton"
+    notes: tuple[str, ...] = ()  # what whoever starts an engine should know
 
 
 class Fatal(Message, frozen=True):
