@@ -775,7 +775,7 @@ def test_arguments_of_runtime(name: str, value: object) -> None:
 
 
 def test_a_pool_too_small_for_a_chat_is_refused(tiny_model_path: Path) -> None:
-    with pytest.raises(InvalidValue, match="kv_tokens=255 holds no chat.*Use at least 256") as caught:
+    with pytest.raises(InvalidValue, match=r"kv_tokens=255 holds no chat.*Use at least 256") as caught:
         Runtime(tiny_model_path, kv_tokens=255)
     assert caught.value.field == "kv_tokens"
 
