@@ -109,7 +109,7 @@ CoreOp = Append | Sample | Score | ScorePrompt | ForkAt
 
 
 class OpenStrand(Message, frozen=True):
-    """``namespace`` = hash of salt and adapter; KV is shared only inside one namespace."""
+    """KV is shared only inside one ``namespace``: "", or a digest of salt and adapter, so that it has one size."""
 
     sid: int
     namespace: str = ""

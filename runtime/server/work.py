@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
+from .. import salt
 from ..protocol import (
     MAX_CONSTRAINT_BYTES,
     ConstraintSpec,
@@ -201,6 +202,8 @@ def _work(
     if reads or body.prompt_logprobs is not None:
         given["logprob_start_len"] = 0
         given["prompt_top_logprobs"] = max(top_logprobs if reads else 0, body.prompt_logprobs or 0)
+    if (fault := salt.problem(body.cache_salt or "", "cache_salt")) is not None:
+        raise bad_field("cache_salt", fault)
     sampling = Sampling(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]  # each has its field's type
     if (problem := sampling.problem(info.vocab_size)) is not None:
         name, message = problem
@@ -214,7 +217,7 @@ def _work(
         constraint=constraint,
         stream=bool(body.stream),
         include_usage=bool(body.stream_options and body.stream_options.include_usage),
-        salt=body.cache_salt or "",
+        salt=salt.digest(body.cache_salt or ""),
         priority=body.priority or 0,
         names=names,
         echo=echo,
