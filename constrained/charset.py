@@ -94,10 +94,15 @@ def _cased() -> str:
     return "".join(sorted(c for c in found if len(c) == 1))
 
 
+_LONG_SOURCE = 2000  # characters
+
+
 def fold(ranges: Ranges, source: str, flags: int) -> Ranges:
     """What the character or class ``source`` means under IGNORECASE, where ``ranges`` is its plain meaning."""
     cased = _cased()
     matched = re.compile(source, flags).findall(cased)
+    if len(source) > _LONG_SOURCE:
+        re.purge()  # ``re`` keeps the last 512 patterns and their code, however long they are
     kept = intersect(ranges, complement(normalize((ord(c), ord(c)) for c in cased)))
     return normalize([*kept, *((ord(c), ord(c)) for c in matched)])
 
@@ -105,9 +110,18 @@ def fold(ranges: Ranges, source: str, flags: int) -> Ranges:
 _ALIKE = {"i": "iI\u0130\u0131", "k": "kK\u212a", "s": "sS\u017f"}
 
 
-@lru_cache(maxsize=4096)
+_REMEMBERED = ((16, 4096), (2048, 64))  # so many results for sets of so many ranges: 12 MB at most, and 25
+
+
 def folded(ranges: Ranges, ascii_only: bool) -> Ranges:
     """``ranges`` and all that differs from them only in case, as Python's IGNORECASE has it."""
+    for (size, _), remembered in zip(_REMEMBERED, _folded_once):
+        if len(ranges) <= size:
+            return remembered(ranges, ascii_only)
+    return _folded(ranges, ascii_only)
+
+
+def _folded(ranges: Ranges, ascii_only: bool) -> Ranges:
     if not ranges:
         return ranges
     if ranges[-1][1] < 128:
@@ -120,3 +134,6 @@ def folded(ranges: Ranges, ascii_only: bool) -> Ranges:
         return normalize(found)
     source = "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in ranges)
     return fold(ranges, f"[{source}]", int(re.IGNORECASE | (re.ASCII if ascii_only else 0)))
+
+
+_folded_once = tuple(lru_cache(maxsize=most)(_folded) for _, most in _REMEMBERED)

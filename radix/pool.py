@@ -7,7 +7,8 @@
     is_free [ 0 0 1 0 1 0 0 1 1 1 ]  the same set by slot number, so that a double free is seen in O(n)
 
 A fresh pool hands out 0, 1, 2, ... and a released run comes back in its old order, so runs of slots tend to stay
-contiguous (kernels gather them faster), but nothing relies on it.
+contiguous (kernels gather them faster), but nothing relies on it. What was released lies above what was never handed
+out: no slot above the most that were ever held at once is touched, and the memory behind it is never taken.
 """
 
 from __future__ import annotations

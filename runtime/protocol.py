@@ -244,7 +244,8 @@ Op = Text | Ids | VarRef | RoleBegin | RoleEnd | Gen | Select
 
 
 class Open(Message, frozen=True):
-    """A new root strand. ``seed`` is the run's seed; None draws one. ``salt`` separates cache namespaces.
+    """A new root strand. ``seed`` is the run's seed; None draws one. ``salt`` separates cache namespaces;
+    at most ``salt.MAX_SALT_BYTES`` long.
 
     Strands of a higher ``priority`` are admitted first, and take the room of lower ones where it is short.
     """

@@ -17,9 +17,10 @@ from pathlib import Path
 from . import store, wire
 from .address import parse
 from .backend import Listener
+from .core.memory import MIN_TOKENS
 from .dispatch import Dispatch, packed
 from .errors import BackendClosed, BackendError, InvalidValue
-from .front.core_process import CoreCommand, CoreProcess
+from .front.core_process import CoreCommand, CoreProcesses
 from .front.front import Front
 from .front.session import Session
 from .front.settings import ServedModel, Settings
@@ -52,7 +53,7 @@ class Runtime:
     ``model``: a GGUF file, a folder, a hub id, or None for the default model (fetched once). ``mode``: "exact" (bf16
     weights, fp32 accumulation; what "auto" takes) or "reference" (fp32). ``threads``: CPU threads of the core, by
     default one per core of the machine. ``device``: "cpu", "cuda", "cuda:1", or "auto" (CUDA where torch finds it).
-    ``kv_tokens``: slots of the KV pool; by default a quarter of the available
+    ``kv_tokens``: slots of the KV pool, 256 or more (or one context); by default a quarter of the available
     memory, at least two contexts where half of it holds them, at most 262,144. ``address``: ``ipc:///path`` or
     ``tcp://127.0.0.1:port``; beyond this machine ``tcp://host:port?curve=FILE``.
 
@@ -83,6 +84,13 @@ class Runtime:
             parse(address)  # a bad one is said before anything is loaded
         path = store.resolve(model)
         card = read_card(path)
+        least = min(MIN_TOKENS, card.config.context)
+        if kv_tokens is not None and kv_tokens < least:
+            raise InvalidValue(
+                f"kv_tokens={kv_tokens} holds no chat: prompts and answers of all requests lie there. Use at least "
+                f"{least}, or leave it out",
+                "kv_tokens",
+            )
         if card.config.cut is not None:
             log.warning("%s: %s", card.name, card.config.cut)
         served = ServedModel.of(card, load_tokenizer(card))
@@ -100,7 +108,7 @@ class Runtime:
         self._session: Session
         self.address = address
         self.loop = asyncio.new_event_loop()
-        self.front = Front(served, lambda: CoreProcess(command, settings.start_timeout), settings)
+        self.front = Front(served, CoreProcesses(command, settings.start_timeout), settings)
         self._thread = threading.Thread(target=self._run, name="plait-front", daemon=True)
         self._thread.start()
         _close_at_exit(self)

@@ -109,7 +109,7 @@ CoreOp = Append | Sample | Score | ScorePrompt | ForkAt
 
 
 class OpenStrand(Message, frozen=True):
-    """``namespace`` = hash of salt and adapter; KV is shared only inside one namespace."""
+    """KV is shared only inside one ``namespace``: "", or a digest of salt and adapter, so that it has one size."""
 
     sid: int
     namespace: str = ""
@@ -316,6 +316,7 @@ class Ready(Message, frozen=True):
     mode: str
     device: str
     kernels: str  # "cpu" | "reference" | "triton"
+    notes: tuple[str, ...] = ()  # what whoever starts an engine should know
 
 
 class Fatal(Message, frozen=True):

@@ -69,6 +69,7 @@ class FakeWorld:
     deaths_reported: int = 1
     fail_starts: int = 0
     start_error: Exception = field(default_factory=lambda: ModelError("the fake model is broken"))
+    pools: list[int] = field(default_factory=list)  # KV slots of the next cores; then 4096
     stillborn: int = 0  # cores that die between their Ready and its being heard
     fail_op: Callable[[wire.CoreOp], str | wire.OpFailed | None] | None = None
     epochs: list[FakeCore] = field(default_factory=list)
@@ -116,7 +117,9 @@ class FakeCore:
         if self.world.stillborn:
             self.world.stillborn -= 1
             self.kill("died with its Ready still unread")
-        return wire.Ready(4096, size, self.world.context_length, "reference", "fake", "reference")
+        slots = self.world.pools.pop(0) if self.world.pools else 4096
+        notes = (f"a pool of {slots}",) if slots < 4096 else ()
+        return wire.Ready(slots, size, self.world.context_length, "reference", "fake", "reference", notes)
 
     def send(self, items: Sequence[CoreItem]) -> None:
         if self.dead:

@@ -72,7 +72,7 @@ async def main(options: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    for name in ("--connect", "--model", "--mode", "--kv-tokens", "--threads", "--device"):
+    for name in ("--connect", "--model", "--mode", "--kv-tokens", "--kv-before", "--threads", "--device"):
         parser.add_argument(name)
     parser.add_argument("--pipe", type=int)
     asyncio.run(main(parser.parse_args()))

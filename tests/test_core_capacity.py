@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from core_kit import Driver, greedy, hot, prompt
 
 from plait.radix import FCFS, LongestPrefixFirst
 from plait.radix.order import W
-from plait.runtime.core.memory import MAX_TOKENS, kv_tokens
+from plait.runtime.core.memory import MAX_TOKENS, _cgroups, _machine, available_bytes, kv_tokens, plan
 from plait.runtime.core.settings import CoreSettings
 from plait.runtime.core.strand import Status
 from plait.runtime.errors import ModelError
@@ -232,6 +233,60 @@ def test_the_default_pool() -> None:
     assert kv_tokens(gib, 1 << 16, 100_000) == 8192, "never more than half"
     with pytest.raises(ModelError, match="memory"):
         kv_tokens(1 << 20, 1 << 16, 2048)
+
+
+def test_a_pool_that_was_asked_for_is_held_against_memory() -> None:
+    mib = 1 << 20
+    assert plan(1000 * mib, mib, 50) == (kv_tokens(1000 * mib, mib, 50), None) == (256, None)
+    assert plan(1000 * mib, mib, 50, asked=500) == (500, None)
+    tokens, note = plan(1000 * mib, mib, 50, asked=501)
+    assert tokens == 501 and note is not None and "kv_tokens=501" in note and "more than half" in note
+    assert plan(1000 * mib, mib, 50, asked=900, shared=False) == (900, None)
+    with pytest.raises(ModelError, match=r"kv_tokens=1001 needs 1001 MiB .* at most 1000, or leave"):
+        plan(1000 * mib, mib, 50, asked=1001)
+
+
+def test_a_core_that_is_started_again_gets_the_pool_it_had() -> None:
+    mib = 1 << 20
+    assert plan(1000 * mib, mib, 50, asked=900, before=900) == (900, None), "it was warned of once"
+    assert plan(300_000 * mib, mib, 50, before=300) == (300, None), "not more, either"
+    tokens, note = plan(800 * mib, mib, 50, asked=900, before=900)
+    assert tokens == kv_tokens(800 * mib, mib, 50) < 900
+    assert note is not None and "800 MiB" in note and "900 tokens" in note
+
+
+def test_memory_is_what_the_machine_and_every_cgroup_above_leave(tmp_path: Path) -> None:
+    gib = 1 << 30
+    (tmp_path / "meminfo").write_text("MemTotal: 99 kB\nMemAvailable:    2048 kB\n")
+    assert _machine(tmp_path / "meminfo") == 2 << 20
+    assert _machine(tmp_path / "none") == 4 * gib
+    own = tmp_path / "cgroup"
+    inner = tmp_path / "slice" / "job"
+    inner.mkdir(parents=True)
+
+    def group(folder: Path, limit: str, used: int, files: int) -> None:
+        (folder / "memory.max").write_text(f"{limit}\n")
+        (folder / "memory.current").write_text(f"{used}\n")
+        (folder / "memory.stat").write_text(f"anon 5\ninactive_file {files}\n")
+
+    own.write_text("1:name=systemd:/x\n0::/slice/job\n")
+    assert _cgroups(tmp_path, own) > 1000 * gib
+    group(inner, "max", gib, 0)
+    group(inner.parent, str(3 * gib), 2 * gib, gib // 2)
+    assert _cgroups(tmp_path, own) == gib + gib // 2
+    group(inner, str(gib), gib, 5)
+    assert _cgroups(tmp_path, own) == 5
+    group(tmp_path, str(gib), 2 * gib, 0)  # as in a container, whose own path is not to be seen
+    own.write_text("0::/docker/abc\n")
+    assert _cgroups(tmp_path, own) == 0
+    old = tmp_path / "memory" / "box"
+    old.mkdir(parents=True)
+    (old / "memory.limit_in_bytes").write_text(str(gib))
+    (old / "memory.usage_in_bytes").write_text("24")
+    own.write_text("4:cpu,memory:/box\n")
+    assert _cgroups(tmp_path, own) == gib - 24
+    assert _cgroups(tmp_path, tmp_path / "none") > 1000 * gib
+    assert 0 < available_bytes("cpu") < 1 << 62
 
 
 def test_a_long_queue_costs_a_step_no_more_than_a_short_one() -> None:

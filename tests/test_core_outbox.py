@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from plait.runtime.core.loop import Loop, SocketSender
 from plait.runtime.core.outbox import Outbox
-from plait.runtime.front.core_process import CoreCommand, CoreProcess
+from plait.runtime.front.core_process import CoreCommand, CoreProcess, CoreProcesses
 from plait.runtime.wire import (
     Append,
     CoreEvent,
@@ -107,6 +107,21 @@ class Pump:
         if len(self.frames) >= self.room:
             raise zmq.Again
         self.frames.append(decode_to_core(frames[0]))
+
+
+def test_every_core_is_asked_for_the_pool_of_the_first(tmp_path: Path) -> None:
+    async def main() -> None:
+        cores = CoreProcesses(CoreCommand(tmp_path, "exact"), 1.0)
+        for slots, asked in ((900, None), (500, "900"), (700, "900")):
+            core = cores()
+            arguments = core._command.arguments("ipc:///x", 3)
+            before = arguments[arguments.index("--kv-before") + 1] if "--kv-before" in arguments else None
+            assert before == asked and "--kv-tokens" not in arguments
+            core._ready = asyncio.get_running_loop().create_future()
+            core._on_events = lambda events: None
+            core._frame([encode(ToFront((Ready(slots, 512, 64, "exact", "cpu", "cpu"),)))])
+
+    asyncio.run(main())
 
 
 def test_what_the_core_is_told_is_cut_into_frames_it_takes(tmp_path: Path) -> None:
@@ -302,6 +317,21 @@ def test_a_parent_that_is_killed_while_the_model_loads_leaves_nothing(tmp_path: 
         os.close(write)
         assert child.wait(30) == 0
     assert not (folder / "p").exists()
+
+
+def test_a_core_gets_the_pool_of_the_one_before_it(tmp_path: Path, tiny_model_path: Path) -> None:
+    arguments = ("--model", str(tiny_model_path), "--mode", "reference", "--kv-tokens", "900", "--kv-before", "500")
+    with process(tmp_path, *arguments) as (_, front, _):
+        (ready,) = receive(front)
+        assert isinstance(ready, Ready) and ready.kv_tokens == 500 and ready.notes == ()
+
+
+def test_a_pool_that_no_memory_holds_is_fatal_and_named(tmp_path: Path, tiny_model_path: Path) -> None:
+    arguments = ("--model", str(tiny_model_path), "--mode", "reference", "--kv-tokens", str(2**45))
+    with process(tmp_path, *arguments) as (child, front, _):
+        (fatal,) = receive(front)
+        assert isinstance(fatal, Fatal) and f"kv_tokens={2**45}" in fatal.message and "use at most" in fatal.message
+        assert child.wait(30) == 1
 
 
 def test_sigterm_ends_the_process(tmp_path: Path, tiny_model_path: Path) -> None:

@@ -430,6 +430,22 @@ def test_ops_must_rise_and_strands_must_exist(tiny: tuple[Tokenizer, str]) -> No
     bench(tiny, body)
 
 
+def test_a_salt_reaches_the_core_as_a_digest(tiny: tuple[Tokenizer, str]) -> None:
+    async def body(b: Bench) -> None:
+        b.send(*(Open(n, n, salt=salt) for n, salt in enumerate(("", "a", "b" * 1024, "a"), start=1)))
+        b.send(Open(5, 5, salt="s" * 1025), Text_gen(5, "x", 2))
+        error = await b.failed(5, 2)
+        assert (error.code, error.field) == ("invalid_value", "salt") and "1,025 bytes" in error.message
+        b.send(Text_gen(4, "x", 2), Fork(4, 3, (6,)))
+        await b.done(4, 3)
+        spaces = [item.namespace for item in b.world.sent(wire.OpenStrand)]  # type: ignore[union-attr]
+        assert spaces[0] == "" and spaces[1] == spaces[3] != spaces[2] and {*map(len, spaces[1:])} == {64}
+        b.send(Close(4), Close(5), Close(6), Close(1), Close(2), Close(3))
+        await b.closed(3)
+
+    bench(tiny, body)
+
+
 def test_full_queues_refuse(tiny: tuple[Tokenizer, str]) -> None:
     async def body(b: Bench) -> None:
         b.world.hold = True

@@ -146,6 +146,17 @@ def test_what_the_core_finds_wrong_has_the_caller_s_field_too(tiny: Tokenizer) -
     assert said == {(number, "invalid_constraint", field) for number, field in enumerate(fields, 1)}
 
 
+def test_a_refusal_that_quotes_a_client_is_cut(tiny: Tokenizer) -> None:
+    """It is remembered for a minute, with up to ten thousand others."""
+
+    async def quotes(kind: str, source: str, backend: str) -> bytes:
+        raise Refused(f"the name {source!r} is not known: use another")
+
+    (answer,), _ = play(tiny, [gen(Regex("q" * 1_000_000))], quotes)
+    assert isinstance(answer, Failed) and len(answer.message) < 2100
+    assert answer.message.startswith("the name 'qqq") and answer.message.endswith("is not known: use another")
+
+
 def test_notes_come_with_the_answer(tiny: Tokenizer) -> None:
     import msgspec
 

@@ -322,6 +322,26 @@ def test_an_aborted_strand_ends_when_the_core_dies(tokenizer: Tokenizer) -> None
     asyncio.run(main())
 
 
+def test_a_pool_that_changes_is_said(tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture) -> None:
+    world = FakeWorld(tokenizer, pools=[5000, 5000, 300])
+
+    async def main() -> None:
+        front = Front(served(tokenizer, None), world.link, Settings(), compile_literal)
+        await front.start()
+        assert front.info.kv_tokens == 5000
+        for deaths in (1, 2):
+            world.core.kill()
+            while len(world.epochs) == deaths or front.epochs._task is not None:
+                await asyncio.sleep(0)
+            assert front.info.kv_tokens == (5000 if deaths == 1 else 300)
+            told = [record.getMessage() for record in caplog.records if "tokens of KV" in record.getMessage()]
+            assert told == ([] if deaths == 1 else ["the core has 300 tokens of KV now, 5000 before"])
+        assert "a pool of 300" in caplog.messages
+        await front.close()
+
+    asyncio.run(main())
+
+
 def test_closed_strands_are_not_replayed(tokenizer: Tokenizer) -> None:
     world = FakeWorld(tokenizer)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -302,6 +303,25 @@ def test_the_pool_is_made_once_and_its_size_is_told(tiny_model_path: Path) -> No
     model.allocate(8)
     with pytest.raises(ValueError, match="already"):
         model.allocate(8)
+
+
+@pytest.mark.parametrize("mode", ["reference", "exact"])
+def test_the_pool_costs_memory_as_it_is_used(tiny_model_path: Path, mode: Mode) -> None:
+    model = load_model(read_card(tiny_model_path), mode=mode)
+    slots = 2**29 // model.kv_bytes_per_token  # 512 MiB
+    resident = psutil.Process().memory_info
+    before = resident().rss
+    model.allocate(slots)
+    cold = model.forward(batch((PROMPT, 0, range(50))))
+    # The far end of the pool is as good as its beginning, and what lies between was never written.
+    last = model.forward(batch((PROMPT, 0, range(slots - 50, slots))))
+    torch.testing.assert_close(cold, last)
+    assert resident().rss - before < 2**29 // 4
+
+
+def test_a_pool_beyond_what_the_machine_gives_names_kv_tokens(tiny_model_path: Path) -> None:
+    with pytest.raises(ModelError, match="kv_tokens"):
+        load_model(read_card(tiny_model_path)).allocate(2**50)
 
 
 # ---------------------------------------------------------------- what is wrong

@@ -75,6 +75,7 @@ def test_empty_calls_and_negative_sizes() -> None:
 def test_random_traffic_keeps_every_slot_in_one_hand(size: int, data: st.DataObject) -> None:
     pool = SlotPool(size)
     hands: list[np.ndarray] = []
+    most = 0
     for _ in range(12):
         if hands and data.draw(st.booleans()):
             pool.release(hands.pop(data.draw(st.integers(0, len(hands) - 1))))
@@ -84,4 +85,6 @@ def test_random_traffic_keeps_every_slot_in_one_hand(size: int, data: st.DataObj
                 hands.append(pool.allocate(n))
         held = np.concatenate(hands) if hands else array()
         assert len(set(held.tolist())) == len(held) == size - pool.free
+        most = max(most, len(held))
+        assert held.max(initial=-1) < most, "a slot that was never used costs memory: those that were used come first"
         pool.check()

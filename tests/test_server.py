@@ -15,6 +15,7 @@ from server_fake import Script, ScriptedBackend, Sent
 from plait.constrained.compiler import build
 from plait.constrained.vocabulary import single_bytes
 from plait.runtime.protocol import Gen, Ids, Regex, RoleBegin, RoleEnd, Sampling, Spec, Text
+from plait.runtime.salt import digest
 from plait.runtime.server.app import create_app
 from plait.runtime.server.settings import ServerSettings
 
@@ -74,8 +75,17 @@ def test_chat_is_roles_and_one_gen() -> None:
     assert sent.rendered() == "<system>be brief</><user>ab</><assistant></><user><|im_end|></><assistant>"
     assert [type(op) for op in sent.ops[:3]] == [RoleBegin, Text, RoleEnd]
     assert [op.op for op in sent.ops] == list(range(1, len(sent.ops) + 1))  # type: ignore[attr-defined]
-    assert (sent.opened.salt, sent.opened.priority) == ("s", 3)
+    assert (sent.opened.salt, sent.opened.priority) == (digest("s"), 3)
     assert sent.gen == Gen(len(sent.ops), Sampling())
+
+
+def test_a_salt_is_kept_as_a_digest() -> None:
+    backend = ScriptedBackend()
+    for salt in ("s", "t", "\u00e9" * 512, None, ""):
+        assert complete(backend, prompt="x", cache_salt=salt).status_code == 200
+    salts = [sent.opened.salt for sent in backend.strands.values()]
+    assert len(set(salts)) == 4 and salts[3:] == ["", ""]
+    assert {len(salt) for salt in salts[:3]} == {64}
 
 
 def test_every_sampling_field_arrives() -> None:

@@ -50,6 +50,8 @@ RELAXED = "the pattern cannot be kept" + RELAXABLE
         ("stop_token_ids", [300]),
         ("min_tokens", -1),
         ("priority", 10_000),
+        ("cache_salt", "s" * 1025),
+        ("cache_salt", "\u00e9" * 513),
         ("store", True),
         ("service_tier", "flex"),
         ("end", "eos"),

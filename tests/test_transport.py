@@ -888,6 +888,12 @@ def test_arguments_of_runtime(name: str, value: object) -> None:
     assert caught.value.field == name
 
 
+def test_a_pool_too_small_for_a_chat_is_refused(tiny_model_path: Path) -> None:
+    with pytest.raises(InvalidValue, match=r"kv_tokens=255 holds no chat.*Use at least 256") as caught:
+        Runtime(tiny_model_path, kv_tokens=255)
+    assert caught.value.field == "kv_tokens"
+
+
 def test_a_model_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"missing\.gguf"):
         Runtime(tmp_path / "missing.gguf")

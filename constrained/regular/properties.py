@@ -118,9 +118,16 @@ def posix(name: str) -> Ranges | None:
     return _ASCII.get(name)
 
 
-@lru_cache(maxsize=256)
+_LONGEST = 100  # characters of a property's name; Unicode's longest has 48
+
+
 def lookup(name: str) -> tuple[Ranges, bool] | None:
     """The set of a property as written between the braces, and whether it is exact (else: a subset)."""
+    return _known(name) if len(name) <= _LONGEST else None  # others are not even remembered as unknown
+
+
+@lru_cache(maxsize=256)
+def _known(name: str) -> tuple[Ranges, bool] | None:
     key, _, value = name.replace(" ", "_").partition("=")
     key, value = key.lower(), value.lower()
     if value:

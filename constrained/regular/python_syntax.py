@@ -40,10 +40,24 @@ def parse(pattern: str, arena: Arena) -> Node:
 _PLAIN = re.compile(r"[\w |]*|\((?:\?:)?[\w |]*\)")
 
 
-@lru_cache(maxsize=256)
+_REMEMBERED = 2000  # characters; who sends many patterns that are longer wants our memory
+
+
 def check(pattern: str) -> None:
     """Raises ConstraintError for what is a mistake in Python."""
-    bounded(pattern)
+    if len(pattern) <= _REMEMBERED:
+        _check_once(pattern)
+        return
+    _check(bounded(pattern))
+    re.purge()  # ``re`` keeps the last 512 patterns and their code, however long they are
+
+
+@lru_cache(maxsize=256)
+def _check_once(pattern: str) -> None:
+    _check(pattern)
+
+
+def _check(pattern: str) -> None:
     if _PLAIN.fullmatch(pattern):
         return
     try:

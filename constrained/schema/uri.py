@@ -15,9 +15,21 @@ def split(uri: str) -> tuple[str, str | None]:
     return head, fragment if mark else None
 
 
-@lru_cache(maxsize=4096)
+_REMEMBERED = 512  # characters: texts that are longer come from whoever wants our memory, and are not kept
+
+
 def resolve(base: str, reference: str) -> str:
     """The target URI of ``reference`` against ``base``, its fragment included. An empty base leaves it as it is."""
+    short = len(base) + len(reference) <= _REMEMBERED
+    return _resolve_once(base, reference) if short else _resolve(base, reference)
+
+
+@lru_cache(maxsize=4096)
+def _resolve_once(base: str, reference: str) -> str:
+    return _resolve(base, reference)
+
+
+def _resolve(base: str, reference: str) -> str:
     scheme, authority, path, query, fragment = _split(reference)
     if scheme is None and base:
         scheme, base_authority, base_path, base_query, _ = _split(base)

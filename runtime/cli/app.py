@@ -27,7 +27,9 @@ ThreadsOption = Annotated[int | None, typer.Option(min=1, envvar="PLAIT_THREADS"
 DeviceOption = Annotated[
     str, typer.Option(envvar="PLAIT_DEVICE", help="cpu, cuda, cuda:1, or auto: CUDA where there is one.")
 ]
-KvOption = Annotated[int | None, typer.Option("--kv-tokens", min=1, envvar="PLAIT_KV_TOKENS", help="KV pool, tokens.")]
+KvOption = Annotated[
+    int | None, typer.Option("--kv-tokens", min=1, envvar="PLAIT_KV_TOKENS", help="KV pool, tokens (256 or more).")
+]
 BackendOption = Annotated[
     str | None, typer.Option("--backend", envvar="PLAIT_BACKEND", help="Address of a running `plait serve --address`.")
 ]

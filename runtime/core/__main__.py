@@ -25,6 +25,9 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--mode", choices=("reference", "exact"), default="exact")
     parser.add_argument("--device", default="auto", help="auto (a CUDA device where there is one), cpu, cuda, cuda:1")
     parser.add_argument("--kv-tokens", type=int, default=None, help="slots of the KV pool (default: from memory)")
+    parser.add_argument(
+        "--kv-before", type=int, default=None, help="slots of the core before this one: the same, or less"
+    )
     parser.add_argument("--threads", type=int, default=None, help="CPU threads (default: torch's choice)")
     parser.add_argument("--pipe", type=int, default=None, help="inherited fd; the core exits when it closes")
     parser.add_argument("--step-tokens", type=int, default=None, help="most prompt tokens in one step")

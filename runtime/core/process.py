@@ -18,7 +18,7 @@ from ..tokenizer import load_tokenizer
 from ..wire import CoreEvent, Fatal, Ready, ToFront, encode
 from .core import Core
 from .loop import Loop
-from .memory import available_bytes, kv_tokens
+from .memory import available_bytes, plan
 from .settings import CoreSettings
 
 log = logging.getLogger("plait.core")
@@ -54,11 +54,17 @@ def build(options: argparse.Namespace) -> tuple[Core, Ready]:
     card = read_card(options.model)
     device = choose_device(options.device)
     model = load_model(card, mode=options.mode, device=device, threads=options.threads)
-    tokens = options.kv_tokens
-    if tokens is None:
-        tokens = kv_tokens(available_bytes(device), model.kv_bytes_per_token, model.context_length)
+    cuda = device.startswith("cuda")
+    tokens, note = plan(
+        available_bytes(device),
+        model.kv_bytes_per_token,
+        model.context_length,
+        asked=options.kv_tokens,
+        before=options.kv_before,
+        shared=not cuda,
+    )
     settings = CoreSettings(kv_tokens=tokens)
-    if device.startswith("cuda"):  # which is not busy with a few hundred rows
+    if cuda:  # which is not busy with a few hundred rows
         settings = dataclasses.replace(settings, step_tokens=8192, mixed_tokens=2048, forward_rows=256.0)
     if options.step_tokens is not None:
         settings = dataclasses.replace(settings, step_tokens=options.step_tokens)
@@ -79,6 +85,7 @@ def build(options: argparse.Namespace) -> tuple[Core, Ready]:
         mode=options.mode,
         device=device,
         kernels=model.kernels.name,
+        notes=() if note is None else (note,),
     )
     return core, ready
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_MESSAGE = 2000  # characters
+
 #: (kind, source, backend) -> payload. Raises Refused for a specification that cannot be compiled.
 Compile = Callable[[str, str, str], Awaitable[bytes]]
 
@@ -56,6 +58,7 @@ def wanted(spec: ConstraintSpec) -> Wanted:
 class _Entry:
     payload: bytes | None = None
     notes: tuple[str, ...] = ()  # what was relaxed
+    size: int = 0  # bytes of both
     error: tuple[str, str] | None = None  # code and message
     expires: float = 0.0  # of an error
     users: int = 0  # samples in flight
@@ -157,12 +160,13 @@ class Constraints:
         try:
             entry.payload = await self._compile(want.kind, want.source, want.backend)
             entry.notes = notes_of(entry.payload)
-            self._bytes += len(entry.payload)
+            entry.size = len(entry.payload) + sum(map(len, entry.notes))
+            self._bytes += entry.size
         except Refused as error:
-            entry.error = "invalid_constraint", str(error)
+            entry.error = "invalid_constraint", _shortened(str(error))
         except Exception as error:
             log.exception("compiling a constraint failed")
-            entry.error = "internal", f"the constraint compiler failed: {error}"
+            entry.error = "internal", _shortened(f"the constraint compiler failed: {error}")
         entry.task = None
         if self._compiling.get(want.key) is entry:
             del self._compiling[want.key]
@@ -184,10 +188,16 @@ class Constraints:
             if entry.users or entry.task is not None:
                 continue
             del self._entries[key]
-            self._bytes -= len(entry.payload or b"")
+            self._bytes -= entry.size
             if key in self._defined:
                 self._defined.discard(key)
                 self._front.send(wire.Forget(key=key))
+
+
+def _shortened(message: str) -> str:
+    """A refusal is remembered for a while, and may quote what a client wrote."""
+    half = _MESSAGE // 2
+    return message if len(message) <= _MESSAGE else f"{message[:half]} ... {message[-half:]}"
 
 
 def _all(spec: ConstraintSpec | None, sampling: Sampling) -> Iterator[Wanted]:

@@ -17,8 +17,8 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -48,21 +48,46 @@ class CoreCommand:
     threads: int | None = None
     device: str = "auto"
     extra: tuple[str, ...] = ()
+    kv_before: int | None = None  # the pool of the first core: those after it are to have the same
     program: tuple[str, ...] = (sys.executable, "-P", "-m", "plait.runtime.core")
 
     def arguments(self, address: str, pipe: int) -> list[str]:
         threads = () if self.threads is None else ("--threads", str(self.threads))
-        tokens = () if self.kv_tokens is None else ("--kv-tokens", str(self.kv_tokens))
+        pools = (("--kv-tokens", self.kv_tokens), ("--kv-before", self.kv_before))
+        tokens = [part for name, size in pools if size is not None for part in (name, str(size))]
         model = ("--model", str(self.model), "--mode", self.mode, "--device", self.device)
         return [*self.program, "--connect", address, *model, *tokens, *threads, "--pipe", str(pipe), *self.extra]
+
+
+class CoreProcesses:
+    """A LinkFactory: one core after another, each with the pool that the first one had."""
+
+    def __init__(self, command: CoreCommand, timeout: float) -> None:
+        self._command = command
+        self._timeout = timeout
+
+    def __call__(self) -> CoreProcess:
+        return CoreProcess(self._command, self._timeout, on_ready=self._started)
+
+    def _started(self, ready: wire.Ready) -> None:
+        if self._command.kv_before is None:
+            self._command = replace(self._command, kv_before=ready.kv_tokens)
 
 
 class CoreProcess:
     """A CoreLink. Made per epoch, used once."""
 
-    def __init__(self, command: CoreCommand, timeout: float, *, max_frame: int = MAX_FRAME_BYTES) -> None:
+    def __init__(
+        self,
+        command: CoreCommand,
+        timeout: float,
+        *,
+        max_frame: int = MAX_FRAME_BYTES,
+        on_ready: Callable[[wire.Ready], None] | None = None,
+    ) -> None:
         self._command = command
         self._timeout = timeout
+        self._started = on_ready
         self._max_frame = max_frame
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
@@ -207,6 +232,8 @@ class CoreProcess:
         for event in events:
             if isinstance(event, wire.Ready) and not self._ready.done():
                 self._ready.set_result(event)
+                if self._started is not None:
+                    self._started(event)
             elif isinstance(event, wire.Fatal):
                 self._fatal = event.message
         if not self._closed:

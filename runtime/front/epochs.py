@@ -34,18 +34,18 @@ class Epochs:
         self._task: asyncio.Task[None] | None = None
         self._closing = False
 
-    async def start(self) -> wire.Ready:
+    async def start(self) -> None:
         link = self._link = self._factory()
         self._stillborn = None
         try:
             ready = await link.start(self._front.on_events, self._on_death)
             if self._stillborn is not None:
                 raise BackendError(self._stillborn)
+            self._front.took_up(ready)
         except BaseException:
             await link.close()
             raise
         self._up = True
-        return ready
 
     def send(self, items: Sequence[CoreItem]) -> None:
         """While the core is down nothing is sent: the records hold it, and the replay sends it."""

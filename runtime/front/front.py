@@ -79,8 +79,16 @@ class Front:
 
     async def start(self) -> None:
         """Start the core. Raises ModelError or BackendError with what it said."""
-        self.ready = await self.epochs.start()
-        self.context_length = min(self.context_length, self.ready.context_length)
+        await self.epochs.start()
+
+    def took_up(self, ready: wire.Ready) -> None:
+        """A core is there. Says what whoever started the engine should know of it."""
+        before, self.ready = self.ready, ready
+        self.context_length = min(self.model.context_length, ready.context_length)
+        for note in ready.notes:
+            log.warning("%s", note)
+        if before is not None and before.kv_tokens != ready.kv_tokens:
+            log.warning("the core has %d tokens of KV now, %d before", ready.kv_tokens, before.kv_tokens)
 
     async def close(self) -> None:
         """End every session and the core. Idempotent."""

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from .. import wire
+from .. import salt, wire
 from ..protocol import Abort, Action, Close, Closed, Extend, Fork, Fragment, Gen, Ids, Join, Open, Text, VarRef
 from . import seeds
 from .strand import Answered, Barrier, OpError, Program, Strand, choices_of, consequence, failure
@@ -78,12 +78,16 @@ class Intake:
         valid = -(2**63) <= seed < 2**64
         program = self._program(session, action.program)
         strand = front.new_strand(session, program, action.strand, seeds.root_key(seed if valid else 0))
-        strand.namespace, strand.priority = action.salt, action.priority
+        strand.priority = action.priority
+        unfit = salt.problem(action.salt, "salt")
         if front.live > front.settings.max_strands:
             strand.cause = self._full()
         elif not valid:
             strand.cause = OpError("invalid_value", f"seed must be a 64-bit whole number, not {seed!r}", "seed")
+        elif unfit is not None:
+            strand.cause = OpError("invalid_value", unfit, "salt")
         else:
+            strand.namespace = salt.digest(action.salt)
             front.open_core(strand)
 
     def _program(self, session: Session, number: int) -> Program:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from ..errors import ModelError
 from ..kernels import AttentionMeta, Kernels
 from .config import DecoderConfig
 from .interface import ForwardBatch
@@ -62,15 +64,16 @@ class Decoder:
         self._v_pools: list[torch.Tensor] = []
 
     def allocate(self, slots: int) -> None:
-        """Make the KV pool of ``slots`` tokens. Raises ValueError if there is one already, or none is asked for."""
+        """Make the KV pool of ``slots`` tokens. Raises ValueError if there is one already, or none is asked for, and
+        ModelError if the machine does not give so much memory. On a CPU a page of it is taken when it is written."""
         if self._k_pools:
             raise ValueError("the KV pool is already allocated")
         if slots < 1:
             raise ValueError(f"a KV pool needs at least one slot, not {slots}")
         config = self.config
         shape = (slots, config.kv_heads, config.head_dim)
-        self._k_pools = [torch.zeros(shape, dtype=self._dtype, device=self._device) for _ in range(config.layers)]
-        self._v_pools = [torch.zeros(shape, dtype=self._dtype, device=self._device) for _ in range(config.layers)]
+        self._k_pools = [_zeros(shape, self._dtype, self._device) for _ in range(config.layers)]
+        self._v_pools = [_zeros(shape, self._dtype, self._device) for _ in range(config.layers)]
         # No sequence can be longer than the pool, whatever context the file claims.
         cos, sin = cos_sin(self._weights.rope_frequencies, min(config.context, slots))
         self._cos, self._sin = cos.to(self._device), sin.to(self._device)
@@ -133,3 +136,15 @@ class Decoder:
         if len(batch.logit_rows) == 0:
             return torch.empty((0, config.vocab), dtype=torch.float32, device=self._device)
         return kernels.linear(x, weights.head, out_dtype=torch.float32)
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Zeros that cost a CPU's memory only where they are written: torch fills its own, numpy leaves it to the kernel,
+    whose fresh pages are zero."""
+    try:
+        if device.type != "cpu":
+            return torch.zeros(shape, dtype=dtype, device=device)
+        count = math.prod(shape) * dtype.itemsize
+        return torch.from_numpy(np.zeros(count, dtype=np.uint8)).view(dtype).view(shape)
+    except (MemoryError, ValueError, torch.OutOfMemoryError) as error:
+        raise ModelError(f"kv_tokens={shape[0]} needs more memory than there is ({error}); ask for fewer") from error

@@ -9,6 +9,7 @@ from typing import Literal, cast
 
 from ...constrained.interface import ConstraintError
 from ...constrained.schema.options import SchemaOptions
+from .. import salt
 from ..protocol import (
     MAX_CONSTRAINT_BYTES,
     MAX_MESSAGES,
@@ -230,6 +231,8 @@ def _work(
     if reads or body.prompt_logprobs is not None:
         given["logprob_start_len"] = 0
         given["prompt_top_logprobs"] = max(top_logprobs if reads else 0, body.prompt_logprobs or 0)
+    if (fault := salt.problem(body.cache_salt or "", "cache_salt")) is not None:
+        raise bad_field("cache_salt", fault)
     sampling = Sampling(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]  # each has its field's type
     if (problem := sampling.problem(info.vocab_size)) is not None:
         name, message = problem
@@ -243,7 +246,7 @@ def _work(
         constraint=constraint,
         stream=bool(body.stream),
         include_usage=bool(body.stream_options and body.stream_options.include_usage),
-        salt=body.cache_salt or "",
+        salt=salt.digest(body.cache_salt or ""),
         priority=body.priority or 0,
         names=names,
         echo=echo,
