@@ -88,6 +88,14 @@ def test_a_salt_is_kept_as_a_digest() -> None:
     assert {len(salt) for salt in salts[:3]} == {64}
 
 
+def test_a_message_may_say_who_speaks() -> None:
+    backend = ScriptedBackend()
+    assert chat(backend, messages=[{"role": "user", "content": "x", "name": "bob"}]).status_code == 200
+    assert chat(backend, messages=[{"role": "user", "content": "x"}]).status_code == 200
+    first, second = backend.strands.values()
+    assert first.ops == second.ops, "it changes nothing of the prompt"
+
+
 def test_every_sampling_field_arrives() -> None:
     backend = ScriptedBackend()
     fields: dict[str, Any] = {

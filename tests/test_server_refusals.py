@@ -102,7 +102,7 @@ def test_bad_values_name_their_field(field: str, value: Any) -> None:
         ("messages[0].content", {"messages": [{"role": "user", "content": None}]}),
         ("messages[0].content", {"messages": [{"role": "user", "content": 3}]}),
         ("messages[0].foo", {"messages": [{"role": "user", "content": "x", "foo": 1}]}),
-        ("messages[0].name", {"messages": [{"role": "user", "content": "x", "name": "bob"}]}),
+        ("messages[0].name", {"messages": [{"role": "user", "content": "x", "name": 5}]}),
         ("messages[0].tool_calls", {"messages": [{"role": "assistant", "content": "x", "tool_calls": [{}]}]}),
         (
             "messages[0].content[1].type",

@@ -120,11 +120,12 @@ class CompletionBody(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class ChatMessage(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Fields after ``content`` come from clients that send an earlier reply back whole; only empty ones may."""
+    """``name`` says who speaks, to the caller: templates are not given it. The fields after it come from clients that
+    send an earlier reply back whole; only empty ones may."""
 
     role: str
     content: str | list[msgspec.Raw] | None = None
-    name: object = None
+    name: str | None = None
     refusal: object = None
     tool_calls: object = None
     tool_call_id: object = None

@@ -336,7 +336,7 @@ def _message(message: ChatMessage, where: str) -> tuple[Role, str]:
             "tools are not supported yet" if message.role in ("tool", "function") else f"not one of {', '.join(_ROLES)}"
         )
         raise bad_field(f"{where}.role", f"{where}.role: {message.role!r}: {why}")
-    for name in ("name", "refusal", "tool_calls", "tool_call_id", "function_call", "audio", "annotations"):
+    for name in ("refusal", "tool_calls", "tool_call_id", "function_call", "audio", "annotations"):
         if getattr(message, name) not in (None, []):
             raise bad_field(f"{where}.{name}", f"{where}.{name} is not supported", "unsupported_field")
     for name in ("reasoning", "reasoning_content"):
