@@ -157,6 +157,7 @@ class Strand:
         "segments",
         "session",
         "sid",
+        "trials",
         "unfinished",
         "waits",
         "watchers",
@@ -206,6 +207,7 @@ class Strand:
         self.aborting = False
         self.gone = False
         self.last_death = float("-inf")
+        self.trials = 0  # how often it was alone in the core, to see whether it kills
 
     @property
     def hidden(self) -> bool:
