@@ -100,6 +100,7 @@ class FakeCore:
         self.world = world
         self.strands: dict[int, FakeStrand] = {}
         self.payloads: dict[str, bytes] = {}
+        self.opened: set[int] = set()
         self.dead = False
         self.steps = 0
         self._scheduled = False
@@ -147,6 +148,7 @@ class FakeCore:
         match item:
             case wire.OpenStrand():
                 assert item.sid not in self.strands
+                self.opened.add(item.sid)
                 self.strands[item.sid] = FakeStrand(item.sid, item.namespace, ids=[])
             case wire.ExtendStrand():
                 strand = self.strands[item.sid]

@@ -322,6 +322,29 @@ def test_an_aborted_strand_ends_when_the_core_dies(tokenizer: Tokenizer) -> None
     asyncio.run(main())
 
 
+def test_an_abort_while_no_core_is_there_ends_the_strand(tokenizer: Tokenizer) -> None:
+    world = FakeWorld(tokenizer, hold=True)
+
+    async def main() -> None:
+        front = Front(served(tokenizer, None), world.link, Settings(), compile_literal)
+        await front.start()
+        client = Client(front)
+        client.session.receive(Fragment((Open(1, 1), Extend(1, (Text(1, "x"), gen(2, n=2), gen(3))))))
+        for _ in range(3):
+            world.core.step()
+        world.core.kill()
+        client.session.receive(Abort(strand=1))
+        assert Closed(1) in client.events
+        done = [e for e in client.events if isinstance(e, Done)]
+        assert [e.reason for e in done] == ["abort", "abort"] and all(e.text for e in done)
+        while len(world.epochs) < 2 or front.epochs._task is not None:
+            await asyncio.sleep(0)
+        assert not world.core.opened
+        await front.close()
+
+    asyncio.run(main())
+
+
 def test_a_pool_that_changes_is_said(tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture) -> None:
     world = FakeWorld(tokenizer, pools=[5000, 5000, 300])
 

@@ -1,7 +1,8 @@
 """Epochs of the core: one process after another. When one dies, the next is told all that the strands need.
 
-A strand is blamed for a death if the core may have been computing for it. A second death within a minute with the
-same strand blamed fails that strand, so that one poisonous request cannot take the others down for good.
+A strand is suspected of a death if the core may have been computing for it at two within a minute. Suspects are tried
+one by one (:mod:`.quarantine`) and only the one that kills again fails, so that one poisonous request can neither take
+the others with it nor keep the core down.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import msgspec
 from .. import wire
 from ..errors import BackendError
 from .link import CoreItem, CoreLink, LinkFactory
+from .quarantine import Quarantine
 from .strand import OpError, Strand, opening
 
 if TYPE_CHECKING:
@@ -33,12 +35,15 @@ class Epochs:
         self._stillborn: str | None = None  # why the core of now died before its Ready was heard
         self._task: asyncio.Task[None] | None = None
         self._closing = False
+        self._quarantine = Quarantine(front)
+        self._timer: asyncio.TimerHandle | None = None  # of the trial
+        self._passed = False  # the trial is over, and the next one about to begin
 
     async def start(self) -> None:
         link = self._link = self._factory()
         self._stillborn = None
         try:
-            ready = await link.start(self._front.on_events, self._on_death)
+            ready = await link.start(self._on_events, self._on_death)
             if self._stillborn is not None:
                 raise BackendError(self._stillborn)
             self._front.took_up(ready)
@@ -48,11 +53,25 @@ class Epochs:
         self._up = True
 
     def send(self, items: Sequence[CoreItem]) -> None:
-        """While the core is down nothing is sent: the records hold it, and the replay sends it."""
+        """While the core is down nothing is sent, and little to a core that is to be alone with one strand: the records
+        hold it, and the replay sends it."""
+        told: list[CoreItem] = []
         if self._up and self._link is not None:
-            self._link.send(items)
+            told = self._quarantine.admitted(items)
+            if told:
+                self._link.send(told)
         elif self._task is None and not self._closing:
             self._restart("the core is not running")
+        if len(told) < len(items):
+            self._end_aborted(items, {item.sid for item in told if isinstance(item, wire.AbortStrand)})
+
+    def _end_aborted(self, items: Sequence[CoreItem], told: set[int]) -> None:
+        """Strands that the core does not know, and so cannot end."""
+        for item in items:
+            if isinstance(item, wire.AbortStrand) and item.sid not in told:
+                strand = self._front.sids.pop(item.sid, None)
+                if strand is not None:
+                    self._front.answers.abort_now(strand)
 
     @property
     def pid(self) -> int | None:
@@ -62,6 +81,7 @@ class Epochs:
     async def close(self) -> None:
         self._closing = True
         self._up = False
+        self._stop_timer()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -77,6 +97,7 @@ class Epochs:
             self._stillborn = cause
             return
         self._up = False
+        self._stop_timer()
         log.warning("the core died and is started again: %s", cause)
         front = self._front
         front.metrics.epoch_ended()
@@ -88,10 +109,11 @@ class Epochs:
             if strand.aborting:
                 front.sids.pop(strand.sid, None)
                 front.answers.abort_now(strand)
-            elif strand.running:
-                if now - strand.last_death <= front.settings.blame_window:
-                    self._blame(strand, cause)
-                strand.last_death = now
+        for strand in self._quarantine.died(now):
+            if not strand.gone:
+                self._blame(strand, cause)
+        if self._quarantine.on:
+            log.warning("strands that ran at two deaths of the core are tried one by one, and the others wait")
         self._restart(cause)
         front.turn()
 
@@ -127,6 +149,7 @@ class Epochs:
 
     def _give_up(self, cause: str) -> None:
         front = self._front
+        self._quarantine.lift()
         error = OpError("core_crashed", f"the core cannot be started again: {cause}")
         for strand in list(front.sids.values()):
             if front.sids.pop(strand.sid, None) is None:
@@ -144,14 +167,38 @@ class Epochs:
     # ------------------------------------------------------------ replay
 
     def _replay(self) -> None:
-        """Everything the new core must know, parents before children (sids rise)."""
-        front = self._front
-        front.constraints.epoch_ended()  # what was sent while no core was there is lost
-        for sid in sorted(front.sids):
-            strand = front.sids[sid]
+        """The new core is told of every strand, parents before children (sids rise); in a quarantine, of one."""
+        self._front.constraints.epoch_ended()  # what was sent while no core was there is lost
+        self._admit()
+
+    def _admit(self) -> None:
+        """Who may go on is told to the core."""
+        self._stop_timer()
+        if not self._up or self._closing:
+            return
+        front, quarantine = self._front, self._quarantine
+        strands = quarantine.next(front.settings.clock()) if quarantine.on else None
+        if strands is None:
+            strands = quarantine.lift()
+        else:
+            self._timer = asyncio.get_running_loop().call_later(front.settings.trial_s, self._admit)
+        for strand in strands:
             for item in self._script(strand):
                 front.send(item)
         front.turn()
+
+    def _stop_timer(self) -> None:
+        self._passed = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_events(self, events: Sequence[wire.CoreEvent]) -> None:
+        self._front.on_events(events)
+        if self._up and not self._passed and self._quarantine.passed(events):
+            self._stop_timer()
+            self._passed = True  # not here: these events may have come in the middle of a turn
+            self._timer = asyncio.get_running_loop().call_later(0, self._admit)
 
     def _script(self, strand: Strand) -> list[CoreItem]:
         items: list[CoreItem] = []

@@ -22,7 +22,11 @@ class Settings:
     max_choices: int = 4_096  # of one Select
     max_n: int = 128  # choices of one Gen
     start_timeout: float = 600.0  # from Popen to Ready
-    blame_window: float = 60.0  # two deaths within it on one strand fail that strand
+    blame_window: float = 60.0  # two deaths within it on one strand make it a suspect
+    trial_s: float = 5.0  # a suspect is alone in the core for so long at most,
+    trial_tokens: int = 16  # ... and until it has made so many tokens
+    quarantine_s: float = 30.0  # from the second death on; then everybody goes on, tried or not
+    max_trials: int = 4  # of one strand; if the core dies beside it after them, it fails
     max_restarts: int = 3  # failed starts in a row after which every strand fails
     compile_timeout: float = 30.0  # wall clock of one constraint
     compile_quick: float = 0.5  # of it, seconds in the lane that nobody may keep busy

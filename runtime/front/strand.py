@@ -168,6 +168,7 @@ class Strand:
         "segments",
         "session",
         "sid",
+        "trials",
         "unfinished",
         "waits",
         "watchers",
@@ -218,6 +219,7 @@ class Strand:
         self.aborting = False
         self.gone = False
         self.last_death = float("-inf")
+        self.trials = 0  # how often it was alone in the core, to see whether it kills
 
     @property
     def hidden(self) -> bool:
