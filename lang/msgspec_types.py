@@ -43,7 +43,7 @@ class _Reader:
         if isinstance(
             info, inspect.StructType | inspect.DataclassType | inspect.TypedDictType | inspect.NamedTupleType
         ):
-            return self._referred(cls, lambda: self._record(info))
+            return self._referred(info.cls, lambda: self._record(info))
         read = _KINDS.get(type(info))
         if read is not None:
             return read(info)

@@ -5,6 +5,7 @@ from __future__ import annotations
 #: texts of bytes in base64, and of numbers that a float keeps
 BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
 BASE64_URL = BASE64.replace("+/", "_-")
+ASCII = r"^[\u0000-\u007f]*$"
 DECIMAL = r"^-?(0|[1-9]\d{0,14})(\.\d{1,15})?$"
 
 #: what Rust and Python take for a letter, digit or space and ECMA-262 does not, for where it must not come

@@ -13,13 +13,14 @@ import re
 import string
 import zoneinfo
 from collections.abc import Mapping
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
 from . import temporal
 from .json_text import STRIPPED, whole_numbers
 from .json_text import pattern as json_pattern
-from .patterns import BASE64, BASE64_URL, DECIMAL, as_ecma
+from .patterns import ASCII, BASE64, BASE64_URL, DECIMAL, as_ecma
 from .pydantic_notes import by_user
 from .temporal import PYTHON_TIME
 
@@ -64,6 +65,8 @@ _KEYS: dict[str, Schema] = {
 }
 #: digits of a Decimal up to which its schema counts them
 _MAX_DIGITS = 40
+#: of a quotient that Decimal divides exactly
+_SURE_DIGITS = 27
 
 
 def json_schema(adapter: Any) -> Schema:
@@ -132,7 +135,7 @@ def _generator() -> type:
             if schema.get("strip_whitespace") or config.get("str_strip_whitespace"):
                 more.append(STRIPPED)
             if schema.get("ascii_only"):
-                more.append({"pattern": r"^[\u0000-\u007f]*$"})
+                more.append({"pattern": ASCII})
             return {**found, "allOf": more} if more else found
 
         def bytes_schema(self, schema: Any) -> Schema:
@@ -143,7 +146,7 @@ def _generator() -> type:
             elif how == "hex":
                 found["pattern"] = "^([0-9a-f]{2})*$"
             elif "maxLength" in found:  # counts bytes
-                found["pattern"] = r"^[\u0000-\u007f]*$"
+                found["pattern"] = ASCII
             if how != "utf8":
                 found.update(_of_bytes(found, *((2, 1) if how == "hex" else (4, 3))))
             return {**found, "format": "binary"}
@@ -170,9 +173,12 @@ def _generator() -> type:
 
         def function_after_schema(self, schema: Any) -> Schema:
             found = super().function_after_schema(schema)
-            name = getattr(schema["function"].get("function"), "__qualname__", "")
+            function = schema["function"].get("function")
+            name = getattr(getattr(function, "func", function), "__qualname__", "")
+            if name == "max_length_validator" and _read_from(schema) == "bytes":
+                return {**found, "pattern": ASCII}
             if name == "EncodedStr.decode_str":
-                encoder = getattr(schema["function"]["function"].__self__, "encoder", None)
+                encoder = getattr(function.__self__, "encoder", None)
                 return {
                     **found,
                     "pattern": _base64_of_ascii("-_" if "Url" in getattr(encoder, "__name__", "") else "+/"),
@@ -213,6 +219,15 @@ def _base64_of_ascii(last: str) -> str:
 _BYTE_SIZE = r"^\d{1,6}(\.\d{1,3})? ?([kmgtp]i?)?b$"
 
 
+def _read_from(schema: Any) -> str:
+    """The type in JSON, below what is made of it."""
+    while True:
+        inner = schema.get("lax_schema") or schema.get("json_schema") or schema.get("schema")
+        if inner is None:
+            return str(schema["type"])
+        schema = inner
+
+
 def _zone(schema: Any) -> temporal.Zone:
     found = schema.get("tz_constraint")
     return "naive" if found == "naive" else None if found is None else "aware"
@@ -243,8 +258,11 @@ def _decimal(schema: Any) -> Schema:
     found.update({keyword: float(schema[name]) for name, keyword in bounds.items() if schema.get(name) is not None})
     digits, places = schema.get("max_digits"), schema.get("decimal_places")
     more: list[Schema] = []
-    if schema.get("multiple_of") is not None:
-        more.append({"multipleOf": float(schema["multiple_of"])})
+    step = schema.get("multiple_of")
+    if step is not None:
+        more.append({"multipleOf": float(step)})
+        places = max(0, -int(Decimal(str(step)).as_tuple().exponent))
+        more.append(_below(max(1, _SURE_DIGITS - places)))
     if digits is not None and digits <= _MAX_DIGITS:
         fits = range(digits + 1) if places is None else (min(places, digits),)
         ways = [_fixed(point) | _below(digits - point) for point in fits]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import datetime as dt
 import enum
 import ipaddress
@@ -11,14 +13,16 @@ import random
 import re
 import uuid
 import zoneinfo
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
+from fractions import Fraction
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Optional, Union
 
 import pydantic
 from pydantic import Field, StringConstraints
 from pydantic.networks import MongoDsn, PostgresDsn, RedisDsn
+from typing_extensions import TypedDict
 
 from plait.constrained.compiler import build
 from plait.constrained.interface import Constraint
@@ -86,7 +90,7 @@ class Models:
             return self.rng.choice(self._kinds)()
         inner = self.type(depth + 1)
         if roll < 0.70:
-            return inner | None if not isinstance(inner, str) else inner
+            return Optional[inner]  # noqa: UP045  # of None too
         if roll < 0.77:
             low = self.rng.randint(0, 2)
             return Annotated[list[inner], Field(min_length=low, max_length=low + self.rng.randint(0, 3))]
@@ -95,8 +99,27 @@ class Models:
         if roll < 0.87:
             return tuple[inner, self.type(depth + 1)]
         if roll < 0.92:
-            return inner | self.type(depth + 1)
-        return self.model(depth + 1)
+            return Union[inner, self.type(depth + 1)]  # noqa: UP007  # of None too
+        return self._record(depth, inner)
+
+    def _record(self, depth: int, inner: Any) -> Any:
+        self._made += 1
+        name = f"R{self._made}"
+        kind = self.rng.choice(["model", "model", "dataclass", "typed dict", "named tuple", "root", "tagged"])
+        if kind == "dataclass":
+            return dataclasses.make_dataclass(name, [("a", inner), ("b", int, dataclasses.field(default=1))])
+        if kind == "typed dict":
+            return TypedDict(name, {"a": inner, "b": NotRequired[inner]})  # type: ignore[operator]  # made as it runs
+        if kind == "named tuple":
+            return NamedTuple(name, [("a", inner), ("b", int)])  # type: ignore[misc]  # as above
+        if kind == "root":
+            return pydantic.RootModel[inner]
+        if kind == "model":
+            return self.model(depth + 1)
+        alias = Field(alias="a-b", validation_alias=pydantic.AliasChoices("a-b", "c"))
+        first = pydantic.create_model(f"{name}A", kind=(Literal["a"], ...), value=(inner, alias))
+        second = pydantic.create_model(f"{name}B", kind=(Literal["b", "c"], ...), value=(self.type(depth + 1), None))
+        return Annotated[Union[first, second], Field(discriminator="kind")]  # noqa: UP007  # as above
 
     def _bounds(self, values: Callable[[], Any]) -> Any:
         low, high = sorted((values(), values()))
@@ -109,7 +132,8 @@ class Models:
     def _integer(self) -> Any:
         step = self.rng.choice([None, None, None, 5])
         low, high = sorted(self.rng.randint(-(10 ** self.rng.randint(1, 12)), 10**9) for _ in range(2))
-        return self.rng.choice([int, Annotated[int, Field(ge=low, lt=high + 10, multiple_of=step)], bool])
+        bounded = Annotated[int, Field(ge=low, lt=high + 10, multiple_of=step)]
+        return self.rng.choice([int, bounded, bool, Annotated[Fraction, Field(gt=0, le=Fraction(7, 2))]])
 
     def _float(self) -> Any:
         return Annotated[float, self._bounds(lambda: self.rng.choice([0.0, 0.5, -1.25, 1e6, 3.14159, 2**60, 1e-3]))]
@@ -124,6 +148,7 @@ class Models:
                 {"decimal_places": self.rng.randint(0, 6)},
                 {"ge": Decimal("0.1"), "lt": Decimal("99.95"), "decimal_places": 2},
                 {"gt": 0, "multiple_of": Decimal("0.25")},
+                {"max_digits": 30, "decimal_places": 20, "ge": -5},
             ]
         )
         return Annotated[Decimal, Field(**how)]
@@ -132,7 +157,7 @@ class Models:
         low = self.rng.randint(0, 4)
         high = low + self.rng.randint(0, 6)
         strip = self.rng.choice([None, True])
-        pattern = self.rng.choice([None, None, r"^\D*$", r"^[^\w]*$", r"^\S*$", r"^\W*\w*$"])
+        pattern = self.rng.choice([None, None, r"^\D*$", r"^[^\w]*$", r"^\S*$", r"^\W*\w*$", "(?i)^[k-s]+$"])
         cased: dict[str, Any] = self.rng.choice([{}, {}, {"to_lower": True}, {"to_upper": True}])
         return self.rng.choice(
             [
@@ -141,6 +166,7 @@ class Models:
                 Annotated[str, StringConstraints(strip_whitespace=strip, min_length=low, pattern=pattern)],
                 Annotated[bytes, Field(min_length=low, max_length=high)],
                 Annotated[pydantic.SecretStr, Field(min_length=low)],
+                Annotated[pydantic.SecretBytes, Field(max_length=high)],
             ]
         )
 
@@ -198,7 +224,9 @@ _OTHERS: tuple[Any, ...] = (
     *(uuid.UUID, pydantic.UUID1, pydantic.UUID3, pydantic.UUID4, pydantic.UUID5, pydantic.UUID6, pydantic.UUID7),
     *(pathlib.Path, pydantic.ByteSize, pydantic.Base64Str, pydantic.Base64UrlBytes, re.Pattern, zoneinfo.ZoneInfo),
     *(complex, pydantic.PositiveInt, pydantic.NonNegativeFloat, pydantic.FiniteFloat, pydantic.StrictInt),
-    *(set[int], frozenset[Color], None, bytes, pydantic.Base64Bytes),
+    *(set[int], frozenset[Color], None, bytes, pydantic.Base64Bytes, collections.deque[int], Sequence[bool]),
+    *(Annotated[set[int], Field(min_length=2)], Annotated[float, Field(multiple_of=0.5)], Fraction),
+    *(Annotated[str, Field(pattern="^a+$"), StringConstraints(min_length=2)], pydantic.StrictStr),
 )
 
 # ---------------------------------------------------------------- texts
