@@ -427,3 +427,20 @@ def test_the_way_out_is_as_short_as_in_the_layout_that_was_begun(schema: Any) ->
 @pytest.mark.skipif(not available(), reason="there is no native library")
 def test_both_machines_are_compared() -> None:
     assert [Machine, NativeMachine] == MACHINES
+
+
+@pytest.mark.parametrize("schema", [*SHAPES, {}], ids=str)
+@pytest.mark.parametrize("whitespace", ["auto", 2, 8])
+@pytest.mark.parametrize("text", [b"", b"{", b'{\n  "a": ', b"[\n  [\n    [\n      [\n        ", b"[[[["])
+def test_the_way_out_looks_at_one_depth_of_a_layout(schema: Any, whitespace: str | int, text: bytes) -> None:
+    """Every depth of indentation has rules of its own: without an end, in free JSON. A gen waits for this."""
+    spec = {"json_schema": schema, "options": {"whitespace": whitespace}}
+    constraint = build(spec, single_bytes(), "")
+    assert isinstance(constraint, PushdownConstraint)
+    matcher = constraint.matcher()
+    if not matcher.advance_bytes(text):
+        return
+    before = len(constraint.machine.rules)
+    way = matcher.completion(1000)
+    assert way is not None and len(constraint.machine.rules) - before < 300
+    assert matcher.advance_bytes(b"".join(way.pieces)) and (way.beyond or matcher.accepting)

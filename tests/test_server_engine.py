@@ -181,6 +181,15 @@ def test_whole_values_reach_readers_that_throw_them_away_at_length(runtime: Runt
             parsed(seed, settings, **extra)
 
 
+@pytest.mark.parametrize("limit", [3, 40, 200])
+def test_any_json_object_comes_whole_however_little_room_there_is(runtime: Runtime, limit: int) -> None:
+    for seed in range(3):
+        answer = chat(
+            runtime, response_format={"type": "json_object"}, temperature=1, seed=seed, max_tokens=limit
+        ).json()
+        assert is_dump(answer["choices"][0]["message"]["content"])
+
+
 def test_the_layout_of_json_can_be_said_over_http(runtime: Runtime) -> None:
     schema = {"type": "object", "properties": {"a": {"enum": [[1, 2], [3, {"b": 4}]]}}, "required": ["a"]}
     wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}

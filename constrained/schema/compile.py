@@ -193,8 +193,13 @@ class Compiler:
     def value(self, goal: Goal, layout: Layout) -> int:
         found = goal.nonterminals.get(layout)
         if found is None:
-            found = goal.nonterminals[layout] = self.add(self._value, goal, layout, again=layout.again)
+            like = None if layout.shallow is None else partial(self._as_long, goal, layout.shallow)
+            found = self.add(self._value, goal, layout, again=layout.again, like=like)
+            goal.nonterminals[layout] = found
         return found
+
+    def _as_long(self, goal: Goal, layout: Layout) -> Production:
+        return (self.value(goal, layout),)
 
     def _value(self, goal: Goal, layout: Layout) -> Iterator[Production]:
         for part in self.parts(goal):

@@ -19,6 +19,8 @@ class Layout:
     def __init__(self, gap: Item, *, again: bool = False) -> None:
         """``gap``: what stands after a colon and a comma."""
         self.again = again
+        #: a layout whose texts are no longer than these, of which there are not endlessly many; None: this one
+        self.shallow: Layout | None = None
         self.gap = gap
         self.colon: tuple[Item, ...] = _joined(b":", gap)
         self.comma: tuple[Item, ...] = _joined(b",", gap)
@@ -39,7 +41,8 @@ class Layout:
 
 
 class Indented(Layout):
-    """``unit``: the white space of one level; ``depth`` counts open containers."""
+    """``unit``: the white space of one level; ``depth`` counts open containers. Each depth has rules of its own, so how
+    long values are is asked of those of the first level."""
 
     def __init__(self, unit: bytes, depth: int = 0, *, again: bool = False) -> None:
         super().__init__(b" ", again=again)
@@ -52,6 +55,8 @@ class Indented(Layout):
     def inside(self) -> Layout:
         if self._inside is None:
             self._inside = Indented(self._unit, self._depth + 1, again=self.again)
+            if self._depth:
+                self._inside.shallow = self.shallow or self
         return self._inside
 
     @property
