@@ -9,11 +9,13 @@ written with a prefix of 8, 16, 24 or 32 bits). What only code knows (a validato
 
 from __future__ import annotations
 
+import math
 import re
 import string
 import zoneinfo
 from collections.abc import Mapping
 from decimal import Decimal
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -32,9 +34,12 @@ _LABEL = "[A-Za-z0-9]([A-Za-z0-9]|-[A-Za-z0-9]){0,30}"
 #: the last part of a host, which is a number's only if it begins with a digit
 _LAST = "[A-Za-z]([A-Za-z0-9]|-[A-Za-z0-9]){0,30}"
 _HOST = rf"({_LABEL}\.)*{_LAST}"
+_USER, _PORT = r"([A-Za-z0-9._~-]{1,40}(:[A-Za-z0-9._~-]{1,40})?@)?", r"(:([1-9]\d{0,3}|[1-5]\d{4}))?"
 #: one atom after another, which every reader of regular expressions takes
 _ATOM = r"([A-Za-z0-9_ .,:;=@#~-]|\\[dws.]|\[[a-z0-9_]+\]|\[(a-z|A-Z|0-9)+\])"
-_EMAIL = rf"[A-Za-z0-9]([A-Za-z0-9]|[._+-][A-Za-z0-9]){{0,30}}@({_LABEL}\.)+(com|org|net|edu|gov|io|[a-z]{{2}})"
+#: of email-validator, which refuses domains without a point and those that are nobody's
+_DOMAIN = rf"({_LABEL}\.)+(?!(arpa|invalid|local|localhost|onion|test)(>|$))[a-z]{{2,12}}"
+_EMAIL = rf"[A-Za-z0-9]([A-Za-z0-9]|[._+'-][A-Za-z0-9]){{0,30}}@{_DOMAIN}"
 
 _IP4: Schema = {"type": "string", "format": "ipv4"}
 _IP6: Schema = {"type": "string", "format": "ipv6"}
@@ -123,8 +128,10 @@ def _generator() -> type:
             return self._address(super().multi_host_url_schema(schema), schema)
 
         def _address(self, found: Schema, schema: Any) -> Schema:
-            schemes = "|".join(map(re.escape, schema.get("allowed_schemes") or ["http", "https", "ftp"]))
-            return {**found, "format": "uri", "pattern": rf"^({schemes})://{_HOST}([/?#]|$)"}
+            schemes = schema.get("allowed_schemes") or ["http", "https", "ftp"]
+            user, port = ("", "") if "file" in schemes else (_USER, _PORT)
+            begin = f"({'|'.join(map(re.escape, schemes))})://{user}({_HOST}|{_IPV4}){port}"
+            return {**found, "format": "uri", "pattern": rf"^{begin}([/?#]|$)"}
 
         def str_schema(self, schema: Any) -> Schema:
             config = self._config.config_dict
@@ -183,6 +190,8 @@ def _generator() -> type:
                     **found,
                     "pattern": _base64_of_ascii("-_" if "Url" in getattr(encoder, "__name__", "") else "+/"),
                 }
+            if name == "EmailStr._validate":
+                return {**found, "pattern": f"^{_EMAIL}$"}
             if name == "ByteSize._validate":
                 return {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": _BYTE_SIZE}]}
             return found
@@ -255,7 +264,13 @@ def _decimal(schema: Any) -> Schema:
     """A number. (Pydantic takes a string of one too.)"""
     bounds = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
     found: Schema = {"type": "number"}
-    found.update({keyword: float(schema[name]) for name, keyword in bounds.items() if schema.get(name) is not None})
+    found.update(
+        {
+            keyword: _inward(schema[name], name[0] == "g")
+            for name, keyword in bounds.items()
+            if schema.get(name) is not None
+        }
+    )
     digits, places = schema.get("max_digits"), schema.get("decimal_places")
     more: list[Schema] = []
     step = schema.get("multiple_of")
@@ -270,6 +285,14 @@ def _decimal(schema: Any) -> Schema:
     elif places is not None:
         more.append(_fixed(places))
     return {**found, "allOf": more} if more else found
+
+
+def _inward(bound: Any, low: bool) -> float:
+    """The nearest float that is no wider a bound, of numbers as they are written."""
+    found = float(bound)
+    if math.isfinite(found) and (Fraction(repr(found)) < bound if low else Fraction(repr(found)) > bound):
+        found = math.nextafter(found, math.inf if low else -math.inf)
+    return found
 
 
 def _fixed(places: int) -> Schema:

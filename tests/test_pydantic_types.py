@@ -9,6 +9,7 @@ import pathlib
 import re
 import zoneinfo
 from decimal import Decimal
+from fractions import Fraction
 from typing import Annotated, Any
 
 import annotated_types
@@ -61,6 +62,8 @@ class Line(pydantic.BaseModel):
         (CENTS, [999.99, 0.01, -12.5, 100], [1000, 0.001, "1"]),
         (HALVES, [0, 9.5, 10], [10.5, 0.25, -0.5]),
         (DIGITS, [999, 99.9, 0.123, -1.23], [1000, 0.1234, 99.99]),
+        (Annotated[Decimal, Field(ge=Decimal("0.1"), le=Decimal("0.30000000000000000001"))], [0.1, 0.3], [0.09, 0.31]),
+        (Annotated[Fraction, Field(le=Fraction(7, 3))], [2.333, -5], [2.3333333333333335, 2.5]),
         (Annotated[Decimal, Field(decimal_places=1)], [10.5, 3], [0.25]),
         (dict[int, str], [{}, {"-12": "a", "0": ""}], [{"a": "b"}, {"1.5": ""}]),
         (dict[float, bool], [{"1.5": True}], [{"a": True}]),
@@ -68,7 +71,11 @@ class Line(pydantic.BaseModel):
         (UUID4, ["12345678-1234-4678-9234-567812345678"], ["12345678-1234-1678-9234-567812345678", "x"]),
         (HttpUrl, ["https://example.com/a?b=c", "http://a.b"], ["ftp://example.com", "x:y"]),
         (AnyUrl, ["ftp://example.com"], ["x"]),
-        (PostgresDsn, ["postgresql://db.example.com/x"], ["http://example.com", "x"]),
+        (
+            PostgresDsn,
+            ["postgresql://db.example.com/x", "postgres://me:it@localhost:5432/x"],
+            ["http://example.com", "x"],
+        ),
         (MongoDsn, ["mongodb://db.example.com/x"], ["x"]),
         (IPvAnyAddress, ["10.0.0.1", "::1"], ["x", "10.0.0.256"]),
         (IPvAnyNetwork, ["10.0.0.0/8", "::"], ["10.0.0.1/8", "x"]),
@@ -128,7 +135,11 @@ class Line(pydantic.BaseModel):
         (pydantic.Json[list[int]], ["[]", "[1,-2]"], ["[1.5]", "1", "[1,]"]),
         (pydantic.Json[Point], ['{"x":1,"y":[2]}', '{"x":-3,"y":[0],"z":"a"}'], ['{"x":1}', '{"x":"1","y":[2]}']),
         (pydantic.Json[Annotated[int, Field(ge=5, le=12)]], ["5", "12"], ["4", "13", "05"]),
-        (HttpUrl, ["https://a.b1.com/x"], ["https://1.2.3.999", "https://a.5", "https://xn--zz.com"]),
+        (
+            HttpUrl,
+            ["http://localhost:8080/a", "http://127.0.0.1?x=1", "https://me:it@a.b1.com/x"],
+            ["http://a:70000", "http://a:80x", "https://1.2.3.999", "https://a.5", "https://xn--zz.com"],
+        ),
         (pydantic.ByteSize, [5, "10 mb", "1.5kib"], ["x", -1, "10 q"]),
         (Annotated[bytes, Field(max_length=3)], ["abc"], ["\u00e9\u00e9"]),
         (re.Pattern, ["^[a-z]+$", "a.b"], ["(", "[z-a]", "a{3,2}"]),
@@ -151,6 +162,24 @@ def test_it_is_written_exactly_if_it_is_right(hint: Any, good: list[Any], bad: l
         typed.parse(json.dumps(value))
     for value in bad:
         assert not written.writes(value), value
+
+
+def test_addresses_of_mail() -> None:
+    pytest.importorskip("email_validator")
+    for hint, good, bad in (
+        (
+            pydantic.EmailStr,
+            ["ada.lovelace+x@example.com", "o'brien@mail.example.org"],
+            ["a@b", "a@x.test", "a b@c.de"],
+        ),
+        (pydantic.NameEmail, ["Ada Lovelace <ada@example.com>"], ["Ada <a@x.local>", "Ada"]),
+    ):
+        typed = read_type(hint)
+        written = Written(typed.schema)
+        for value in good:
+            assert written.writes(value), value
+            typed.parse(json.dumps(value))
+        assert not any(written.writes(value) for value in bad)
 
 
 def at(seconds: float, zone: datetime.tzinfo | None = UTC) -> str:

@@ -31,6 +31,7 @@ NARROWER = {
     "type": "an integer is written without a fraction",
     "optional/bignum": "numbers have a bounded number of digits",
     "optional/float-overflow": "numbers have a bounded number of digits",
+    "optional/format/duration": "numbers have a bounded number of digits",
     "not": "what not leaves is kept to the part that is sure to be right",
     "optional/format/hostname": "labels in punycode are left out",
     "optional/format/idn-hostname": "labels in punycode are left out",
