@@ -93,6 +93,33 @@ def test_what_a_killed_child_was_asked_is_asked_once_more(tmp_path: Path) -> Non
     play(body, Settings(), sys.executable, "-c", script)
 
 
+def test_a_child_that_is_killed_while_it_starts_is_started_again(tmp_path: Path) -> None:
+    tries = tmp_path / "tries"
+
+    def script(deaths: int) -> str:
+        dying = f"""
+import os, signal
+with open({str(tries)!r}, "a") as file:
+    file.write("x")
+if os.path.getsize({str(tries)!r}) <= {deaths}:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+        return dying + SCRIPT
+
+    async def served(child: CompilerChild) -> None:
+        assert await child.compile("regex", "a")
+
+    async def given_up(child: CompilerChild) -> None:
+        with pytest.raises(RuntimeError, match="status -9 before it was ready"):
+            await child.compile("regex", "a")
+
+    play(served, Settings(), sys.executable, "-c", script(3))
+    assert len(tries.read_text()) == 4
+    tries.unlink()
+    play(given_up, Settings(), sys.executable, "-c", script(99))
+    assert len(tries.read_text()) == 5
+
+
 def test_a_child_that_somebody_stopped_is_replaced_at_once() -> None:
     async def body(child: CompilerChild) -> None:
         first = await child.compile("regex", "a")

@@ -47,6 +47,7 @@ class Compilers:
         await self._slow.close()
 
 
+_STARTS = 5  # tries, where somebody kills it before it is ready
 _GRACE = 1.0  # seconds beyond twice its time after which a child that does not answer is killed
 
 
@@ -109,10 +110,20 @@ class CompilerChild:
         await self._kill()
 
     async def _ensure(self) -> None:
-        """Start it. That has a clock of its own: a slow start is not the fault of the constraint."""
+        """Start it. That has a clock of its own: a slow start is not the fault of the constraint, and neither is
+        somebody who kills it meanwhile."""
         if self._process is not None and self._process.returncode is None and not _stopped(self._process.pid):
             return
         await self._kill()
+        for left in reversed(range(_STARTS)):
+            status = await self._start()
+            if status is None:
+                return
+            if status >= 0 or not left:
+                raise RuntimeError(f"the compiler process ended with status {status} before it was ready")
+
+    async def _start(self) -> int | None:
+        """Its exit status if it ended before it was ready."""
         try:
             async with asyncio.timeout(self._settings.compiler_start_timeout):
                 self._process = await asyncio.create_subprocess_exec(
@@ -126,18 +137,18 @@ class CompilerChild:
             await self._kill()
             limit = self._settings.compiler_start_timeout
             raise RuntimeError(f"the compiler process does not start: it is not ready after {limit:g} s") from error
-        except asyncio.IncompleteReadError as error:
+        except asyncio.IncompleteReadError:
             assert self._process is not None
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._process.wait(), 1)
-            status = await self._kill()
-            raise RuntimeError(f"the compiler process ended with status {status} before it was ready") from error
+            return await self._kill() or 0
         except OSError as error:
             await self._kill()
             raise RuntimeError(f"the compiler process does not start: {error}") from error
         except BaseException:
             await self._kill()
             raise
+        return None
 
     async def _ask(self, request: Request) -> Reply:
         assert self._process is not None

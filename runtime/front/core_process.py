@@ -112,7 +112,12 @@ class CoreProcess:
         loop = self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[wire.Ready] = loop.create_future()
         check_spare()
-        self._folder = Path(tempfile.mkdtemp(prefix="plait-"))  # mode 0700; short enough for a socket's path
+        try:
+            self._folder = Path(tempfile.mkdtemp(prefix="plait-"))  # mode 0700; short enough for a socket's path
+        except OSError as error:
+            raise BackendError(
+                f"no temporary folder can be made ({error}): free some disk space, or name another folder in TMPDIR"
+            ) from error
         address = f"ipc://{self._folder}/core"
         self._context = zmq.Context()
         socket = self._context.socket(zmq.PAIR)
