@@ -182,7 +182,7 @@ def test_the_time_of_a_quarantine_has_a_bound(tokenizer: Tokenizer) -> None:
         now = 0.0
 
         def __call__(self) -> float:
-            self.now += 0.5
+            self.now += 0.05  # a turn of the front looks at it about ten times
             return self.now
 
     actions = [action for n in range(1, 9) for action in one(n, 66 if n == 8 else 2)]

@@ -377,6 +377,7 @@ class Front:
         """Look at what clients sent, lower what can be lowered; one frame to the core; one batch to each session.
 
         A turn has ``settings.turn`` seconds. What is left then has the next one, after what else the loop has to do.
+        Each kind of work gets on by one step at least, however late it is.
         """
         if self._turning:
             return  # a listener called back; the turn that called it goes on
@@ -385,15 +386,21 @@ class Front:
         try:
             while self._asking or self._dead or self._ready or self._items or self._ended or self.unsent:
                 until = self._share()
-                while self._asking and self.settings.clock() <= until:
+                while self._asking:
                     self._look()
+                    if self.settings.clock() > until:
+                        break
                 until = self._share()
-                while self._dead and self.settings.clock() <= until:
+                while self._dead:
                     self._bury(self._dead.popleft())
-                while self._ready and not self.late:
+                    if self.settings.clock() > until:
+                        break
+                while self._ready:
                     strand = next(iter(self._ready))
                     del self._ready[strand]
                     self._pump(strand)
+                    if self.late:
+                        break
                 if not self._ready:
                     for session, program in self._ended:
                         for number in program.gone:
@@ -444,10 +451,12 @@ class Front:
         self.turn()
 
     def _pump(self, strand: Strand) -> None:
+        begun = False
         while strand.queue and strand.born and not strand.gone and not strand.session.closed:
-            if self.late:
+            if begun and self.late:
                 self.wake(strand)
                 return
+            begun = True
             item = strand.queue[0]
             try:
                 if not self._lowering.lower(strand, item):
