@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import os
 import signal
 import subprocess
@@ -269,8 +270,9 @@ def test_the_loop_ends_when_the_pipe_closes(tmp_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def process(tmp_path: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], zmq.Socket[bytes], int]]:
-    read, write = os.pipe()
+def process(tmp_path: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], zmq.Socket[bytes], io.FileIO]]:
+    read, end = os.pipe()
+    write = io.FileIO(end, "w")  # closed once, whoever closes it: its number may be a socket's by then
     with sockets(tmp_path) as (front, _):
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         front = context.socket(zmq.PAIR)
@@ -283,8 +285,7 @@ def process(tmp_path: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[
         try:
             yield child, front, write
         finally:
-            with contextlib.suppress(OSError):
-                os.close(write)
+            write.close()
             child.kill()
             child.wait()
             if child.stderr is not None:
@@ -306,7 +307,7 @@ def test_the_process_loads_a_model_serves_ignores_ctrl_c_and_ends_with_its_paren
         events: list[CoreEvent] = []
         while not any(isinstance(event, Ended) for event in events):
             events += receive(front)
-        os.close(write)
+        write.close()
         assert child.wait(30) == 0
 
 
@@ -314,7 +315,7 @@ def test_a_parent_that_is_killed_while_the_model_loads_leaves_nothing(tmp_path: 
     folder = tmp_path / "plait-x"
     folder.mkdir()
     with process(folder, "--model", str(tiny_model_path), "--mode", "reference") as (child, _, write):
-        os.close(write)
+        write.close()
         assert child.wait(30) == 0
     assert not (folder / "p").exists()
 
