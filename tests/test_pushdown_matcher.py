@@ -20,11 +20,13 @@ from pushdown_kit import (
     small_vocabulary,
 )
 
-from plait.constrained.interface import ConstraintError
+from plait.constrained.interface import ConstraintError, Unfinished, WayOut
 from plait.constrained.jump import settled_prefix
 from plait.constrained.lexicon import Lexicon
 from plait.constrained.pushdown.json_text import last_value
 from plait.constrained.pushdown.matcher import PushdownMatcher
+from plait.constrained.pushdown.native_machine import NativeMachine
+from plait.constrained.pushdown.nearest import Nearest
 from plait.constrained.pushdown.rules import Lexeme, Rules
 from plait.constrained.vocabulary import Vocabulary
 
@@ -346,3 +348,29 @@ def test_work_that_is_kept_only_when_whole_gets_longer_turns(kind: type[AnyMachi
         assert turns < 40
     assert turns > 1
     assert b"a" in texts(matcher, VOCABULARY)
+
+
+def test_a_way_out_that_is_kept_only_when_whole_gets_longer_turns_whatever_is_asked_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A gen looks at what may come before it asks for the way out, each time: that look is done at once."""
+    real = Nearest.way_out
+
+    def slow(self: Nearest, config: int, most: int) -> WayOut | None:
+        """Takes 20 ms, and leaves nothing behind before."""
+        deadline = self.machine.deadline
+        if deadline is not None and deadline - time.monotonic() < 0.02:
+            raise Unfinished
+        return real(self, config, most)
+
+    monkeypatch.setattr(Nearest, "way_out", slow)
+    rules = [(b"a", b"a")]
+    matcher = constraint_of(NativeMachine, Lexicon(VOCABULARY), lambda _, made: made.add(lambda: rules)).matcher()
+    for turn in range(40):
+        assert matcher.prepare(0.002)
+        try:
+            found = matcher.completion(100, 0.002)
+            break
+        except Unfinished:
+            continue
+    assert turn > 2 and found == WayOut((b"aa",), 0)

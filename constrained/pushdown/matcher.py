@@ -39,6 +39,30 @@ _GROWTH = 256 * 1024 * 1024
 _NEAREST = (2_000, 500)
 
 
+class Patience:
+    """How long a turn of one kind of work may really take: more, once turns that long were in vain.
+
+    Some work is kept only when it is whole (the productions of a rule, the edges of a position, distances): a turn that
+    is too short for it leaves nothing behind, so the next one is longer.
+    """
+
+    __slots__ = ("_held", "factor")
+
+    def __init__(self) -> None:
+        self.factor, self._held = 1.0, 0
+
+    def turn(self, seconds: float) -> float:
+        return seconds if self.factor == 1.0 else max(seconds, min(seconds * self.factor, _LONGEST_TURN))
+
+    def in_vain(self, held: int) -> None:
+        """After a turn that ended too soon, with ``held`` bytes left behind by all of them."""
+        self.factor = min(self.factor * (_PATIENCE if held == self._held else _GROWING), 1e6)
+        self._held = held
+
+    def done(self) -> None:
+        self.factor = 1.0
+
+
 class PushdownConstraint:
     """Immutable but for what the machine finds out as texts reach it."""
 
@@ -52,8 +76,9 @@ class PushdownConstraint:
         self._settled: dict[tuple[int, bytes], int] = {}
         self._value_bytes = 0
         self._nearest: Nearest | None = None  # few constraints are ever asked for it
-        #: turns of :meth:`PushdownMatcher.prepare` get this many times what they were given, and what was held
-        self.patience, self._held = 1.0, 0
+        #: of :meth:`PushdownMatcher.prepare` and of :meth:`PushdownMatcher.completion`: a text asks for both in turn, and
+        #: what one of them has finished says nothing of the other
+        self.looks, self.ways = Patience(), Patience()
 
     @cached_property
     def nothing(self) -> Mask:
@@ -62,17 +87,11 @@ class PushdownConstraint:
         mask.flags.writeable = False
         return mask
 
-    def turn(self, seconds: float) -> float:
-        """How long a turn of work may really take: more, once turns ended that long were in vain."""
-        return seconds if self.patience == 1.0 else max(seconds, min(seconds * self.patience, _LONGEST_TURN))
-
-    def in_vain(self) -> None:
-        """After a turn that ended too soon. Some work is kept only when it is whole (the productions of a rule, the
-        edges of a position): a turn that is too short for it leaves nothing behind, so the next one is longer."""
+    @property
+    def held(self) -> int:
+        """Bytes of all that turns of work leave behind."""
         lexemes = self.machine.lexemes
-        held = self.machine.nbytes + lexemes.nbytes + lexemes.languages.nbytes
-        self.patience = min(self.patience * (_PATIENCE if held == self._held else _GROWING), 1e6)
-        self._held = held
+        return self.nbytes + lexemes.nbytes + lexemes.languages.nbytes
 
     @property
     def nbytes(self) -> int:
@@ -168,12 +187,12 @@ class PushdownMatcher:
         machine, constraint = self._machine, self._constraint
         lexemes = machine.lexemes
         before = lexemes.held
-        machine.deadline = None if seconds is None else time.monotonic() + constraint.turn(seconds)
+        machine.deadline = None if seconds is None else time.monotonic() + constraint.looks.turn(seconds)
         try:
             self.mask()
             machine.forced(self._at.config)
         except Unfinished:
-            constraint.in_vain()
+            constraint.looks.in_vain(constraint.held)
             return False
         finally:
             machine.deadline = None
@@ -183,7 +202,7 @@ class PushdownMatcher:
                     f"this text needs more than {_GROWTH >> 20} MB of automata; simplify the nested or overlapping "
                     "repeats of its patterns"
                 )
-        constraint.patience = 1.0
+        constraint.looks.done()
         return True
 
     def mask(self) -> Mask:
@@ -223,17 +242,19 @@ class PushdownMatcher:
         return self._step(data) >= 0
 
     def completion(self, most: int, seconds: float | None = None) -> WayOut | None:
-        machine = self._machine
+        machine, constraint = self._machine, self._constraint
         if self._at.config == _ENDED:
             return WayOut((), 0)
-        machine.deadline = None if seconds is None else time.monotonic() + self._constraint.turn(seconds)
+        machine.deadline = None if seconds is None else time.monotonic() + constraint.ways.turn(seconds)
         try:
-            return self._constraint.nearest.way_out(self._at.config, most)
+            found = constraint.nearest.way_out(self._at.config, most)
         except Unfinished:
-            self._constraint.in_vain()
+            constraint.ways.in_vain(constraint.held)
             raise
         finally:
             machine.deadline = None
+        constraint.ways.done()
+        return found
 
     def rollback(self, moves: int) -> None:
         """Raises ValueError if fewer moves were made."""
