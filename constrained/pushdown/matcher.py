@@ -76,8 +76,8 @@ class PushdownConstraint:
         self._settled: dict[tuple[int, bytes], int] = {}
         self._value_bytes = 0
         self._nearest: Nearest | None = None  # few constraints are ever asked for it
-        #: of :meth:`PushdownMatcher.prepare` and of :meth:`PushdownMatcher.completion`: a text asks for both in turn, and
-        #: what one of them has finished says nothing of the other
+        #: of :meth:`PushdownMatcher.prepare` and of :meth:`PushdownMatcher.completion`: a text asks for both in turn,
+        #: and what one of them has finished says nothing of the other
         self.looks, self.ways = Patience(), Patience()
 
     @cached_property

@@ -150,7 +150,7 @@ def serve(
         max_n=max_n,
         max_connections=max_connections,
         allowed_hosts=tuple(allowed_hosts) if allowed_hosts else None,
-        cors_origins=tuple(cors_origin or ()),
+        cors_origins=tuple(origin.rstrip("/") for origin in cors_origin or ()),  # as browsers send them
         names=tuple(served_model_name or ()),
         wrap_up="stop" if wrap_up == "stop" else wrap_up == "on",
     )
