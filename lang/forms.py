@@ -25,8 +25,9 @@ from .schemas import read_type
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """``value`` reads a whole text and may raise ValueError or TypeError; ``partial`` reads a text that was cut and
-    raises nothing. ``stops`` end the text and are no part of it. ``notes``: what its type asks for beyond that."""
+    """``value`` reads a whole text, and raises what its type's code raises. ``partial`` reads a text that was cut, and
+    raises nothing. ``stops`` end the text and are no part of it. ``notes``: what its type asks for beyond that.
+    """
 
     kind: str  # the keyword
     name: str  # for messages: "an int", "a Person"

@@ -138,7 +138,7 @@ class OpVariable(Variable):
             return form.partial(text), None
         try:
             return form.value(text), None
-        except (ValueError, TypeError) as problem:  # Pydantic's ValidationError is a ValueError
+        except Exception as problem:  # of the type's own code: a validator, a __post_init__, a schema= callable
             if done.reason == "abort":  # nobody may have been left to tell whether it is whole
                 return form.partial(text), None
             error = GenerationError(f"{self.outcome.label} is not {form.name}: {problem}", field=form.kind)

@@ -57,6 +57,21 @@ def test_a_callable_schema_runs_once(backend: FakeBackend) -> None:
     assert calls == [[1, 2]]
 
 
+def test_a_callable_that_fails_runs_once_too(backend: FakeBackend) -> None:
+    calls: list[list[int]] = []
+
+    def act(n: list[int]) -> int:
+        calls.append(n)
+        raise KeyError("no such tool")
+
+    state = program.run(backend=backend, schema=act)
+    assert "m" not in state
+    for _ in range(2):
+        with pytest.raises(GenerationError, match="no such tool") as caught:
+            state["m"]
+    assert isinstance(caught.value.__cause__, KeyError) and calls == [[1, 2]]
+
+
 def test_many_threads_read_one_object(backend: FakeBackend) -> None:
     state = program.run(backend=backend, json_schema={})
     found: list[Any] = []
